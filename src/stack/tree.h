@@ -1,4 +1,5 @@
-// A tree: what really runs, or what upstream has, as a sorted list of paths with git's identities. Bytes live elsewhere (BlobStore).
+// A tree: what really runs, or what upstream has, as a sorted list of paths with git's identities. Bytes live
+// elsewhere (BlobStore).
 #pragma once
 
 #include <array>
@@ -31,10 +32,11 @@ enum class FileMode : std::uint32_t {
 struct TreeEntry {
   std::string path;  // bytes, '/'-separated, no leading or trailing slash, never empty
   FileMode mode = FileMode::kFile;
-  Oid oid;                           // blob id, or commit id for a gitlink
-  std::uint64_t size = 0;            // bytes of the blob
-  std::int32_t layer = -1;           // index into Tree::layers of the layer that last wrote it; -1: not from an image
-  std::optional<std::string> unreadable;  // why its bytes cannot be had (missing object, damaged layer); oid may be zero
+  Oid oid{};                // blob id, or commit id for a gitlink
+  std::uint64_t size = 0;   // bytes of the blob
+  std::int32_t layer = -1;  // index into Tree::layers of the layer that last wrote it; -1: not from an image
+  std::optional<std::string>
+      unreadable{};  // why its bytes cannot be had (missing object, damaged layer); oid may be zero
   friend bool operator==(const TreeEntry&, const TreeEntry&) = default;
 };
 
@@ -46,7 +48,7 @@ struct Layer {
 
 struct Tree {
   std::vector<TreeEntry> entries;  // sorted by path bytes, unique
-  std::string digest;              // "sha256:…" over "mode SP path NUL blob-id LF" of all entries
+  std::string digest{};            // "sha256:…" over "mode SP path NUL blob-id LF" of all entries
   std::string image;               // "sha256:…" of the image config; empty when not from an image
   std::vector<Layer> layers;
   std::vector<std::string> notes;  // one full sentence each: what was skipped, replaced or odd
