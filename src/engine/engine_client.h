@@ -1,0 +1,65 @@
+// The engine as the server sees it. All calls are thread-safe and return at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/request.h"
+
+namespace tessera {
+
+struct EngineInfo {
+  std::int32_t vocab = 0;
+  std::int32_t max_model_len = 0;  // prompt + output tokens
+  std::int32_t block_size = 0;     // tokens
+  std::int32_t kv_blocks = 0;      // blocks in the pool
+  std::int64_t kv_tokens = 0;      // tokens the pool can hold
+  std::int32_t max_num_seqs = 0;
+  std::int32_t max_num_batched_tokens = 0;
+  std::string kv_cache_dtype;
+  bool prefix_caching = true;
+  std::vector<std::int32_t> end_tokens;
+  std::string fingerprint;  // changes with kernels and configuration: OpenAI's system_fingerprint
+};
+
+// Counters only grow; gauges are of the last step. Taken without stopping the engine.
+struct EngineStats {
+  std::int64_t running = 0;
+  std::int64_t waiting = 0;
+  double kv_usage = 0;        // share of blocks referenced by live requests, 0..1
+  std::int64_t received = 0;  // accepted by submit; = finished + aborted + failed + waiting + running
+  std::int64_t finished = 0;  // kStop or kLength
+  std::int64_t aborted = 0;
+  std::int64_t failed = 0;
+  std::int64_t prompt_tokens = 0;  // of requests whose prefill is complete
+  std::int64_t generation_tokens = 0;
+  std::int64_t computed_tokens = 0;    // query tokens that went through the model, recomputation included
+  std::int64_t recomputed_tokens = 0;  // of these, computed before and lost to preemption
+  std::int64_t preemptions = 0;
+  std::int64_t prefix_queries = 0;  // prompt tokens looked up
+  std::int64_t prefix_hits = 0;     // of these, found
+  std::int64_t steps = 0;
+  double step_seconds = 0;  // sum over steps, device included
+  double host_seconds = 0;  // of these, spent planning and handing out results
+};
+
+class EngineClient {
+ public:
+  virtual ~EngineClient() = default;
+
+  // Queues the request. Refused at once, with both numbers: an empty prompt, one that cannot fit the context
+  // or the whole KV pool (kInvalidArgument), bad sampling values (kInvalidArgument), a full queue or a
+  // draining engine (kUnavailable). max_tokens is cut to the room that the context leaves. The sink is called
+  // from the first output to `finished`.
+  virtual Result<RequestId> submit(GenerationRequest request, std::shared_ptr<RequestSink> sink) = 0;
+  // Ends the request with kAbort within a few steps, wherever it is; unknown or finished ids are ignored.
+  virtual void cancel(RequestId id) = 0;
+
+  virtual const EngineInfo& info() const = 0;
+  virtual EngineStats stats() const = 0;
+};
+
+}  // namespace tessera
