@@ -1,6 +1,8 @@
-// A git repository as an object database with refs: reads, writes objects, changes refs all or none. libgit2 stays behind this header.
+// A git repository as an object database with refs: reads, writes objects, changes refs all or none. libgit2
+// stays behind this header.
 //
-// Opening runs nothing: no hooks, no filters, no program named in a config, no network, no working tree is touched.
+// Opening runs nothing: no hooks, no filters, no program named in a config, no network, no working tree is
+// touched.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +19,7 @@ namespace tessera::stack {
 struct Signature {
   std::string name;
   std::string email;
-  std::int64_t seconds = 0;       // since 1970, UTC
+  std::int64_t seconds = 0;         // since 1970, UTC
   std::int32_t offset_minutes = 0;  // east of UTC
   friend bool operator==(const Signature&, const Signature&) = default;
 };
@@ -38,7 +40,8 @@ struct TreeChange {
   Oid oid;
 };
 
-// What one ref shall be: `expected` is what it must be now (absent: must not exist); `wanted` absent: deleted.
+// What one ref shall be: `expected` is what it must be now (absent: must not exist); `wanted` absent:
+// deleted.
 struct RefChange {
   std::string name;  // full name, "refs/heads/…"
   std::optional<Oid> expected;
@@ -69,8 +72,8 @@ class Repository : public BlobStore {
   // Names, full or short: branch, tag, id, HEAD~2. Tags are peeled to the commit.
   Result<Oid> resolve_commit(std::string_view name) const;
   Result<Commit> read_commit(const Oid& id) const;
-  // The files of a commit or tree, below `subpath` when it is not empty (paths are then relative to it). A blob that is missing
-  // from the database is marked unreadable, not an error.
+  // The files of a commit or tree, below `subpath` when it is not empty (paths are then relative to it). A
+  // blob that is missing from the database is marked unreadable, not an error.
   Result<Tree> read_tree(const Oid& commit_or_tree, std::string_view subpath = {}) const;
   // `base` with the changes applied; only touched folders are written. Folders that become empty vanish.
   Result<Oid> write_tree(const std::optional<Oid>& base_tree, std::vector<TreeChange> changes);
@@ -82,7 +85,7 @@ class Repository : public BlobStore {
   Result<std::vector<Oid>> walk(const Oid& tip, const std::vector<Oid>& hidden, std::size_t limit = SIZE_MAX,
                                 bool first_parent = false) const;
 
-  std::optional<Oid> read_ref(std::string_view name) const;  // peels symbolic refs, not tags
+  std::optional<Oid> read_ref(std::string_view name) const;   // peels symbolic refs, not tags
   std::vector<Ref> list_refs(std::string_view prefix) const;  // sorted by name
   // All or none: every ref is locked and compared with `expected` before the first one changes.
   Result<void> change_refs(const std::vector<RefChange>& changes);
