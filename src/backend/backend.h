@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "backend/attention_batch.h"
-#include "backend/kv_format.h"
+#include "tensor/kv_format.h"
 #include "backend/sampling.h"
 #include "base/result.h"
 #include "checkpoint/host_matrix.h"
