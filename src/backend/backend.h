@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "backend/attention_batch.h"
-#include "tensor/kv_format.h"
 #include "backend/sampling.h"
 #include "base/result.h"
 #include "checkpoint/host_matrix.h"
+#include "tensor/kv_format.h"
 #include "tensor/tensor.h"
 
 namespace tessera {
