@@ -25,6 +25,7 @@ struct GenerationRequest {
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;
   std::int32_t priority = 0;  // lower runs first (vLLM's meaning); equal priorities run in order of arrival
+  std::string cache_salt;     // requests share cached prefixes only with requests of the same salt
 };
 
 enum class FinishReason : std::uint8_t {
@@ -62,7 +63,8 @@ struct RequestOutput {
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
-  virtual void on_output(RequestOutput output) = 0;
+  // The output is the engine's, which fills it again in the next step: copy what is needed.
+  virtual void on_output(const RequestOutput& output) = 0;
 };
 
 }  // namespace tessera
