@@ -56,8 +56,8 @@ struct StepPlan {
   std::vector<std::int64_t>
       slots;  // row of the KV pool that takes the token's keys: block * block_size + offset
   // [work, max_blocks]; padded with -1. Complete in every plan, but kept in place from plan to plan: only the
-  // entries in table_writes differ from the plan before (rows past the end of `work` keep stale entries), so a
-  // runner that keeps the table on its device copies these alone.
+  // entries in table_writes differ from the plan before (rows past the end of `work` keep stale entries), so
+  // a runner that keeps the table on its device copies these alone.
   std::vector<std::int32_t> block_table;
   std::int32_t max_blocks = 0;  // the same in every plan of one scheduler
   std::vector<TableWrite> table_writes;
