@@ -59,6 +59,7 @@ ModelRunner::ModelRunner(Backend& backend, std::unique_ptr<Model> model, const R
   sampling_rows_.reserve(kLogitRows);
   sampled_.resize(kLogitRows);
   targets_.reserve(kLogitRows);
+  result_.sampled.reserve(static_cast<std::size_t>(options.max_num_seqs));
 }
 
 ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
@@ -89,15 +90,16 @@ ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
   plan(host, device);
 }
 
-StepResult ModelRunner::step(const StepPlan& plan) {
+StepResult& ModelRunner::step(const StepPlan& plan) {
   for (const std::int32_t slot : plan.retired) slots_[static_cast<std::size_t>(slot)].retire();
   for (const SequenceStart& start : plan.starts) {
     TS_CHECK(!slots_[static_cast<std::size_t>(start.slot)].is_active(), start.slot);
     slots_[static_cast<std::size_t>(start.slot)].start(start, options_.max_model_len);
   }
 
-  StepResult result;
-  if (plan.work.empty()) return result;
+  result_.sampled.clear();
+  result_.prompt_logprobs.clear();
+  if (plan.work.empty()) return result_;
   upload(plan);
   const auto decodes = static_cast<std::int32_t>(
       options_.batch_invariant
@@ -112,9 +114,9 @@ StepResult ModelRunner::step(const StepPlan& plan) {
   list_logit_rows(plan);
   for (std::size_t first = 0; first < logit_rows_.size(); first += kLogitRows) {
     const std::size_t count = std::min<std::size_t>(kLogitRows, logit_rows_.size() - first);
-    read_logits(plan, hidden, std::span(logit_rows_).subspan(first, count), result);
+    read_logits(plan, hidden, std::span(logit_rows_).subspan(first, count));
   }
-  return result;
+  return result_;
 }
 
 void ModelRunner::upload(const StepPlan& plan) {
@@ -196,8 +198,7 @@ void ModelRunner::list_logit_rows(const StepPlan& plan) {
   }
 }
 
-void ModelRunner::read_logits(const StepPlan& plan, const Tensor& hidden, std::span<const LogitRow> rows,
-                              StepResult& result) {
+void ModelRunner::read_logits(const StepPlan& plan, const Tensor& hidden, std::span<const LogitRow> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) inputs_.logit_rows.host[i] = rows[i].token;
   backend_.copy_to_device(const_cast<std::int32_t*>(inputs_.logit_rows.device), inputs_.logit_rows.host,
                           rows.size() * sizeof(std::int32_t));
@@ -220,7 +221,7 @@ void ModelRunner::read_logits(const StepPlan& plan, const Tensor& hidden, std::s
     for (std::size_t i = 0; i < samples; ++i) {
       const SequenceWork& work = plan.work[static_cast<std::size_t>(rows[i].work)];
       if (!sampled[i].invalid) slots_[static_cast<std::size_t>(work.slot)].append(sampled[i].token);
-      result.sampled.push_back(std::move(sampled[i]));
+      result_.sampled.push_back(std::move(sampled[i]));
     }
   }
 
@@ -237,7 +238,7 @@ void ModelRunner::read_logits(const StepPlan& plan, const Tensor& hidden, std::s
     backend_.logprobs(
         logits.row_range(static_cast<std::int64_t>(first), static_cast<std::int64_t>(end - first)), targets_,
         top, scored);
-    for (SampledToken& token : scored) result.prompt_logprobs.push_back(std::move(token));
+    for (SampledToken& token : scored) result_.prompt_logprobs.push_back(std::move(token));
     first = end;
   }
 }

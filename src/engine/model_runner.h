@@ -43,7 +43,7 @@ class ModelRunner final : public StepRunner {
   static Result<std::unique_ptr<ModelRunner>> create(Backend& backend, std::unique_ptr<Model> model,
                                                      const RunnerOptions& options);
 
-  StepResult step(const StepPlan& plan) override;
+  StepResult& step(const StepPlan& plan) override;
 
   // Sees every row of logits before sampling changes it: (slot, position of its query token, [vocab]). For
   // tests and `verify`.
@@ -66,8 +66,7 @@ class ModelRunner final : public StepRunner {
   void upload(const StepPlan& plan);
   AttentionBatch attention_batch(const StepPlan& plan, std::int32_t first_work, std::int32_t works);
   void list_logit_rows(const StepPlan& plan);
-  void read_logits(const StepPlan& plan, const Tensor& hidden, std::span<const LogitRow> rows,
-                   StepResult& result);
+  void read_logits(const StepPlan& plan, const Tensor& hidden, std::span<const LogitRow> rows);
   void tap_rows(const StepPlan& plan, std::span<const LogitRow> rows, const Tensor& logits);
 
   // Step inputs as one packed block: filled on the host, copied to the device at once.
@@ -100,6 +99,7 @@ class ModelRunner final : public StepRunner {
   std::vector<LogitRow> logit_rows_;
   std::vector<SamplingRow> sampling_rows_;
   std::vector<SampledToken> sampled_;
+  StepResult result_;
   std::vector<std::int32_t> targets_;
   LogitsTap tap_;
 };

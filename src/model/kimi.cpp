@@ -1,0 +1,357 @@
+#include "model/kimi.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/layers.h"
+#include "model/rope.h"
+
+namespace tessera {
+namespace {
+
+// Attention of one layer. Sizes below: heads = query heads on this rank, q = nope + rope.
+struct MlaWeights {
+  Projection q_kv_a;  // [q_lora + latent + rope, hidden]; without q_lora: [heads * q + latent + rope, hidden]
+  VectorWeight q_a_norm;      // [q_lora]; empty without q_lora
+  VectorWeight kv_a_norm;     // [latent]
+  Weight q_b;                 // [heads * q, q_lora]; empty without q_lora
+  WeightStack k_up;           // [heads, nope, latent]: W_UK, for the expanded form
+  WeightStack k_up_absorbed;  // [heads, latent, nope]: its transpose, for the absorbed form
+  WeightStack v_up;           // [heads, v, latent]: W_UV
+  Weight o;                   // [hidden, heads * v]
+};
+
+struct MoeWeights {
+  Weight router;        // [experts, hidden]
+  VectorWeight bias;    // [experts], for choice only
+  WeightStack gate_up;  // [experts, 2 * width, hidden]
+  WeightStack down;     // [experts, hidden, width]
+  GatedMlp shared;
+};
+
+struct KimiLayer {
+  VectorWeight input_norm;
+  MlaWeights attention;
+  VectorWeight post_attention_norm;
+  bool is_moe = false;
+  GatedMlp dense;
+  MoeWeights moe;
+};
+
+// Activations of one step; every row count is the step's token limit unless said otherwise.
+struct Scratch {
+  Tensor residual, normed, delta;     // [tokens, hidden]
+  Tensor q_kv_a;                      // [tokens, q_kv_a.out]
+  Tensor q_normed;                    // [tokens, q_lora]
+  Tensor q;                           // [tokens, heads * (nope + rope)]
+  Tensor q_absorbed;                  // [decode tokens, heads * (latent + rope)]
+  Tensor o_latent;                    // [decode tokens, heads * latent]
+  Tensor attended;                    // [tokens, heads * v]
+  Tensor gate_up, activated;          // [tokens, 2 * width], [tokens, width]: of the widest MLP
+  Tensor router_logits;               // [tokens, experts] f32
+  Tensor expert_ids, expert_weights;  // [tokens, top_k] i32, f32
+  Tensor shared_out;                  // [tokens, hidden]
+  Tensor logit_rows;                  // [logit rows, hidden]
+  Tensor logits;                      // [logit rows, vocab] f32
+};
+
+class Kimi final : public Model {
+ public:
+  Kimi(const Checkpoint& checkpoint, Backend& backend, const LoadOptions& options)
+      : backend_(backend), config_(checkpoint.config()), heads_(config_.heads) {
+    read_weights(checkpoint, options);
+    scratch_storage_ =
+        fill_arena(backend_, scratch_bytes_, [&](Arena& arena) { plan_scratch(arena, options.limits); });
+    scratch_bytes_ += backend_.reserve({.tokens = options.limits.tokens,
+                                        .seqs = options.limits.seqs,
+                                        .heads = heads_,
+                                        .head_dim = config_.mla.kv_lora_rank + config_.mla.rope_dim,
+                                        .kv_tokens = options.limits.positions,
+                                        .vocab = config_.vocab,
+                                        .width = widest_linear(),
+                                        .top_k = config_.moe.top_k});
+  }
+
+  std::int64_t layers() const override { return config_.layers; }
+  KvRowShape kv_shape() const override {
+    return KvRowShape::mla(static_cast<std::int32_t>(config_.mla.kv_lora_rank),
+                           static_cast<std::int32_t>(config_.mla.rope_dim));
+  }
+  std::int64_t vocab() const override { return config_.vocab; }
+  std::size_t weight_bytes() const override { return weight_bytes_; }
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+
+  // h += attention(norm(h)), h += mlp(norm(h)), layer by layer; each sum is fused with the norm that follows
+  // it.
+  Tensor forward(const ForwardBatch& batch, std::span<const KvLayer> kv) override {
+    const std::int64_t n = batch.tokens;
+    const Tensor residual = scratch_.residual.row_range(0, n);
+    const Tensor normed = scratch_.normed.row_range(0, n);
+    const Tensor delta = scratch_.delta.row_range(0, n);
+
+    backend_.embed(batch.ids, embedding_, 0, residual);
+    backend_.rms_norm(residual, layers_.front().input_norm, config_.rms_eps, normed);
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      const KimiLayer& layer = layers_[l];
+      attend(layer.attention, normed, batch, kv[l], delta);
+      backend_.add_rms_norm(residual, delta, layer.post_attention_norm, config_.rms_eps, normed);
+      if (layer.is_moe) {
+        mix_experts(layer.moe, normed, delta);
+      } else {
+        run_mlp(layer.dense, normed, delta);
+      }
+      const VectorWeight& next = l + 1 < layers_.size() ? layers_[l + 1].input_norm : final_norm_;
+      backend_.add_rms_norm(residual, delta, next, config_.rms_eps, normed);
+    }
+    return normed;
+  }
+
+  Tensor logits(const Tensor& hidden, const std::int32_t* rows, std::int64_t count) override {
+    const Tensor picked = scratch_.logit_rows.row_range(0, count);
+    const Tensor result = scratch_.logits.row_range(0, count);
+    backend_.gather_rows(hidden, rows, picked);
+    backend_.linear(picked, config_.tied_embeddings ? embedding_ : lm_head_, result);
+    return result;
+  }
+
+ private:
+  void attend(const MlaWeights& w, const Tensor& x, const ForwardBatch& batch, const KvLayer& kv,
+              const Tensor& out) {
+    const MlaConfig& mla = config_.mla;
+    const std::int64_t n = x.rows;
+    const std::int64_t q_dim = mla.nope_dim + mla.rope_dim;
+    const std::int64_t q_first = mla.q_lora_rank > 0 ? mla.q_lora_rank : heads_ * q_dim;
+
+    const Tensor projected = scratch_.q_kv_a.row_range(0, n);
+    w.q_kv_a.apply(backend_, x, projected);
+    Tensor q = projected.col_range(0, q_first);
+    if (mla.q_lora_rank > 0) {
+      const Tensor q_normed = scratch_.q_normed.row_range(0, n);
+      backend_.rms_norm(q, w.q_a_norm, config_.latent_norm_eps, q_normed);
+      q = scratch_.q.row_range(0, n);
+      backend_.linear(q_normed, w.q_b, q);
+    } else {
+      backend_.copy(q, scratch_.q.row_range(0, n));
+      q = scratch_.q.row_range(0, n);
+    }
+    const Tensor latent = projected.col_range(q_first, mla.kv_lora_rank);
+    const Tensor rope_key = projected.col_range(q_first + mla.kv_lora_rank, mla.rope_dim);
+    backend_.rms_norm(latent, w.kv_a_norm, config_.latent_norm_eps, latent);
+
+    const auto d = std::int64_t{batch.decode.tokens};
+    const auto p = std::int64_t{batch.prefill.tokens};
+    const Tensor attended = scratch_.attended.row_range(0, n);
+    if (d > 0) {
+      rotate_and_store(q.row_range(0, d), latent.row_range(0, d), rope_key.row_range(0, d), batch.decode, kv);
+      attend_absorbed(w, q.row_range(0, d), batch.decode, kv, attended.row_range(0, d));
+    }
+    if (p > 0) {
+      rotate_and_store(q.row_range(d, p), latent.row_range(d, p), rope_key.row_range(d, p), batch.prefill,
+                       kv);
+      backend_.mla_prefill(q.row_range(d, p), heads_, softmax_scale_, batch.prefill, kv, w.k_up, w.v_up,
+                           attended.row_range(d, p), Tensor{});
+    }
+    backend_.linear(attended, w.o, out);
+  }
+
+  void rotate_and_store(const Tensor& q, const Tensor& latent, const Tensor& rope_key,
+                        const AttentionBatch& batch, const KvLayer& kv) {
+    const MlaConfig& mla = config_.mla;
+    backend_.rope(q.col_range(mla.nope_dim, q.cols - mla.nope_dim), heads_, mla.nope_dim + mla.rope_dim,
+                  batch.positions, rope_table_, RopePairs::kInterleaved);
+    backend_.rope(rope_key, 1, mla.rope_dim, batch.positions, rope_table_, RopePairs::kInterleaved);
+    backend_.write_kv_mla(latent, rope_key, batch, kv);
+  }
+
+  // q_lat[h] = W_UK[h]^T q_nope[h]; attention over (latent | rope) with one shared key; o[h] = W_UV[h]
+  // o_lat[h].
+  void attend_absorbed(const MlaWeights& w, const Tensor& q, const AttentionBatch& batch, const KvLayer& kv,
+                       const Tensor& out) {
+    const MlaConfig& mla = config_.mla;
+    const std::int64_t q_dim = mla.nope_dim + mla.rope_dim;
+    const std::int64_t row_dim = mla.kv_lora_rank + mla.rope_dim;
+    const Tensor q_absorbed = scratch_.q_absorbed.row_range(0, q.rows);
+    const Tensor o_latent = scratch_.o_latent.row_range(0, q.rows);
+    backend_.linear_heads(q, q_dim, w.k_up_absorbed, q_absorbed, row_dim);
+    backend_.copy(q.reshaped(q_dim).col_range(mla.nope_dim, mla.rope_dim),
+                  q_absorbed.reshaped(row_dim).col_range(mla.kv_lora_rank, mla.rope_dim));
+    backend_.mla_decode(q_absorbed, heads_, softmax_scale_, batch, kv, o_latent, Tensor{});
+    backend_.linear_heads(o_latent, mla.kv_lora_rank, w.v_up, out, mla.v_dim);
+  }
+
+  void run_mlp(const GatedMlp& mlp, const Tensor& x, const Tensor& out) {
+    const std::int64_t width = mlp.gate_up.out() / 2;
+    const Tensor gate_up = Tensor::dense(scratch_.gate_up.data, x.dtype, x.rows, 2 * width);
+    const Tensor activated = Tensor::dense(scratch_.activated.data, x.dtype, x.rows, width);
+    mlp.apply(backend_, x, gate_up, activated, out);
+  }
+
+  void mix_experts(const MoeWeights& moe, const Tensor& x, const Tensor& out) {
+    const Tensor scores = scratch_.router_logits.row_range(0, x.rows);
+    const Tensor ids = scratch_.expert_ids.row_range(0, x.rows);
+    const Tensor weights = scratch_.expert_weights.row_range(0, x.rows);
+    backend_.linear(x, moe.router, scores);
+    backend_.route_experts(scores, moe.bias, routing_rule_, ids, weights);
+    backend_.moe(x, ids, weights, 0, moe.gate_up, moe.down, out);
+    if (config_.moe.shared_experts > 0) {
+      const Tensor shared = scratch_.shared_out.row_range(0, x.rows);
+      run_mlp(moe.shared, x, shared);
+      backend_.add(out, shared, out);
+    }
+  }
+
+  void read_weights(const Checkpoint& checkpoint, const LoadOptions& options) {
+    WeightReader reader(checkpoint, backend_, options);
+    embedding_ = reader.weight("model.embed_tokens");
+    for (std::int64_t l = 0; l < config_.layers; ++l) layers_.push_back(read_layer(reader, l));
+    final_norm_ = reader.vector("model.norm");
+    if (!config_.tied_embeddings) lm_head_ = reader.weight("lm_head");
+    rope_table_ =
+        backend_.prepare_rope(options.limits.positions, rope_frequencies(config_), rope_multiplier(config_));
+    softmax_scale_ = softmax_scale(config_);
+    routing_rule_ = {.top_k = static_cast<std::int32_t>(config_.moe.top_k),
+                     .groups = static_cast<std::int32_t>(config_.moe.groups),
+                     .top_groups = static_cast<std::int32_t>(config_.moe.top_groups),
+                     .normalise = config_.moe.normalise,
+                     .scaling = config_.moe.scaling};
+    weight_bytes_ = reader.device_bytes();
+  }
+
+  KimiLayer read_layer(WeightReader& reader, std::int64_t index) {
+    const std::string prefix = "model.layers." + std::to_string(index) + ".";
+    KimiLayer layer;
+    layer.input_norm = reader.vector(prefix + "input_layernorm");
+    layer.attention = read_attention(reader, prefix + "self_attn.");
+    layer.post_attention_norm = reader.vector(prefix + "post_attention_layernorm");
+    layer.is_moe = config_.moe.experts > 0 && index >= config_.moe.first_dense_layers;
+    if (layer.is_moe) {
+      layer.moe = read_moe(reader, prefix + "mlp.");
+    } else {
+      layer.dense = reader.gated_mlp(prefix + "mlp.");
+    }
+    return layer;
+  }
+
+  MlaWeights read_attention(WeightReader& reader, const std::string& prefix) {
+    const MlaConfig& mla = config_.mla;
+    MlaWeights w;
+    if (mla.q_lora_rank > 0) {
+      w.q_kv_a = reader.projection({prefix + "q_a_proj", prefix + "kv_a_proj_with_mqa"});
+      w.q_a_norm = reader.vector(prefix + "q_a_layernorm");
+      w.q_b = reader.weight(prefix + "q_b_proj");
+    } else {
+      w.q_kv_a = reader.projection({prefix + "q_proj", prefix + "kv_a_proj_with_mqa"});
+    }
+    w.kv_a_norm = reader.vector(prefix + "kv_a_layernorm");
+
+    // kv_b is head-major: nope rows of W_UK[h], then v rows of W_UV[h].
+    const HostMatrix kv_b = reader.host(prefix + "kv_b_proj");
+    const std::int64_t head_rows = mla.nope_dim + mla.v_dim;
+    w.k_up = reader.stack(heads_, [&](std::int64_t h) {
+      return std::vector<HostMatrix>{kv_b.row_range(h * head_rows, mla.nope_dim)};
+    });
+    w.v_up = reader.stack(heads_, [&](std::int64_t h) {
+      return std::vector<HostMatrix>{kv_b.row_range(h * head_rows + mla.nope_dim, mla.v_dim)};
+    });
+    w.k_up_absorbed = read_absorbed(reader, kv_b);
+    w.o = reader.weight(prefix + "o_proj");
+    return w;
+  }
+
+  WeightStack read_absorbed(WeightReader& reader, const HostMatrix& kv_b) {
+    const MlaConfig& mla = config_.mla;
+    const std::int64_t latent = mla.kv_lora_rank;
+    std::vector<float> row(static_cast<std::size_t>(latent));
+    std::vector<float> transposed(static_cast<std::size_t>(heads_ * latent * mla.nope_dim));
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      for (std::int64_t d = 0; d < mla.nope_dim; ++d) {
+        kv_b.dequantise_row(h * (mla.nope_dim + mla.v_dim) + d, row.data());
+        for (std::int64_t c = 0; c < latent; ++c) {
+          transposed[static_cast<std::size_t>((h * latent + c) * mla.nope_dim + d)] =
+              row[static_cast<std::size_t>(c)];
+        }
+      }
+    }
+    // bf16 holds bf16 exactly; anything else keeps f32 unless the device computes in bf16 anyway.
+    const bool narrow = kv_b.format == WeightFormat::kBF16 || backend_.activation_dtype() == DType::kBF16;
+    return reader.stack_f32(narrow ? WeightFormat::kBF16 : WeightFormat::kF32, heads_, latent, mla.nope_dim,
+                            transposed);
+  }
+
+  MoeWeights read_moe(WeightReader& reader, const std::string& prefix) {
+    MoeWeights moe;
+    const auto expert = [&](std::int64_t e, const char* projection) {
+      return reader.host(prefix + "experts." + std::to_string(e) + "." + projection);
+    };
+    moe.router = reader.weight(prefix + "gate");
+    moe.bias = reader.vector(prefix + "gate.e_score_correction_bias");
+    moe.gate_up = reader.stack(config_.moe.experts, [&](std::int64_t e) {
+      return std::vector<HostMatrix>{expert(e, "gate_proj"), expert(e, "up_proj")};
+    });
+    moe.down = reader.stack(config_.moe.experts,
+                            [&](std::int64_t e) { return std::vector<HostMatrix>{expert(e, "down_proj")}; });
+    if (config_.moe.shared_experts > 0) moe.shared = reader.gated_mlp(prefix + "shared_experts.");
+    return moe;
+  }
+
+  std::int64_t widest_mlp() const {
+    return std::max(config_.dense_width, config_.moe.shared_experts * config_.moe.expert_width);
+  }
+  std::int64_t widest_linear() const {
+    const MlaConfig& mla = config_.mla;
+    return std::max({config_.hidden, 2 * widest_mlp(), 2 * config_.moe.expert_width, mla.q_lora_rank,
+                     heads_ * (mla.nope_dim + mla.rope_dim) + mla.kv_lora_rank + mla.rope_dim,
+                     heads_ * (mla.kv_lora_rank + mla.rope_dim), heads_ * mla.v_dim});
+  }
+
+  void plan_scratch(Arena& arena, const StepLimits& limits) {
+    const MlaConfig& mla = config_.mla;
+    const DType dtype = backend_.activation_dtype();
+    const std::int64_t n = limits.tokens;
+    const std::int64_t q_width = heads_ * (mla.nope_dim + mla.rope_dim);
+    const auto take = [&](std::int64_t rows, std::int64_t cols) { return arena.take(dtype, rows, cols); };
+    scratch_.residual = take(n, config_.hidden);
+    scratch_.normed = take(n, config_.hidden);
+    scratch_.delta = take(n, config_.hidden);
+    scratch_.q_kv_a =
+        take(n, (mla.q_lora_rank > 0 ? mla.q_lora_rank : q_width) + mla.kv_lora_rank + mla.rope_dim);
+    scratch_.q_normed = take(n, mla.q_lora_rank);
+    scratch_.q = take(n, q_width);
+    scratch_.q_absorbed = take(limits.decode_tokens, heads_ * (mla.kv_lora_rank + mla.rope_dim));
+    scratch_.o_latent = take(limits.decode_tokens, heads_ * mla.kv_lora_rank);
+    scratch_.attended = take(n, heads_ * mla.v_dim);
+    scratch_.gate_up = take(n, 2 * widest_mlp());
+    scratch_.activated = take(n, widest_mlp());
+    scratch_.router_logits = arena.take(DType::kF32, n, config_.moe.experts);
+    scratch_.expert_ids = arena.take(DType::kI32, n, config_.moe.top_k);
+    scratch_.expert_weights = arena.take(DType::kF32, n, config_.moe.top_k);
+    scratch_.shared_out = take(n, config_.hidden);
+    scratch_.logit_rows = take(limits.logit_rows, config_.hidden);
+    scratch_.logits = arena.take(DType::kF32, limits.logit_rows, config_.vocab);
+  }
+
+  Backend& backend_;
+  ModelConfig config_;
+  std::int64_t heads_;  // query heads on this rank
+  Weight embedding_;    // [vocab, hidden]
+  std::vector<KimiLayer> layers_;
+  VectorWeight final_norm_;
+  Weight lm_head_;  // [vocab, hidden]; empty when tied to the embedding
+  RopeTable rope_table_;
+  float softmax_scale_ = 1;
+  RoutingRule routing_rule_;
+  std::size_t weight_bytes_ = 0;
+  Buffer scratch_storage_;
+  std::size_t scratch_bytes_ = 0;
+  Scratch scratch_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> load_kimi(const Checkpoint& checkpoint, Backend& backend,
+                                         const LoadOptions& options) {
+  return std::unique_ptr<Model>(std::make_unique<Kimi>(checkpoint, backend, options));
+}
+
+}  // namespace tessera

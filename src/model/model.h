@@ -1,0 +1,65 @@
+// A language model as the engine runs it: tokens in, final hidden states and logits out, keys and values into
+// the cache.
+//
+// A Model owns one rank's weights and the scratch of one step, on one back-end. It is written once for every
+// device: all arithmetic goes through Backend. Not thread-safe; one thread drives it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "backend/backend.h"
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+
+namespace tessera {
+
+// Upper bounds of every step, known at start: scratch is sized by them.
+struct StepLimits {
+  std::int64_t tokens = 0;         // query tokens in a step
+  std::int64_t decode_tokens = 0;  // of these, in decode form
+  std::int64_t seqs = 0;
+  std::int64_t logit_rows = 0;  // rows of logits made at a time
+  std::int64_t positions = 0;   // longest sequence
+};
+
+// The query tokens of a step: decodes first, then prefills. Both batches index the whole step's arrays from
+// their own first token on; their token counts add up to `tokens`. Either may be empty.
+struct ForwardBatch {
+  std::int32_t tokens = 0;
+  const std::int32_t* ids = nullptr;  // [tokens], on the device
+  AttentionBatch decode;              // absorbed form: one token, or one and its drafts
+  AttentionBatch prefill;             // expanded form
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual std::int64_t layers() const = 0;  // layers with a KV cache
+  virtual KvRowShape kv_shape() const = 0;
+  virtual std::int64_t vocab() const = 0;
+  virtual std::size_t weight_bytes() const = 0;   // held on the device
+  virtual std::size_t scratch_bytes() const = 0;  // likewise
+
+  // Runs the step; kv has one entry a layer. Returns the input of lm_head, [tokens, hidden], valid until the
+  // next call.
+  virtual Tensor forward(const ForwardBatch& batch, std::span<const KvLayer> kv) = 0;
+  // Rows `rows` (on the device, at most limits.logit_rows) of what forward returned, through lm_head: f32
+  // [count, vocab].
+  virtual Tensor logits(const Tensor& hidden, const std::int32_t* rows, std::int64_t count) = 0;
+};
+
+struct LoadOptions {
+  StepLimits limits;
+  std::function<void(std::int64_t bytes)>
+      on_bytes;  // called with the file bytes that have just been read; may be empty
+};
+
+// Reads the weights of any supported architecture. The checkpoint may be closed afterwards.
+Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, Backend& backend,
+                                          const LoadOptions& options);
+
+}  // namespace tessera
