@@ -78,7 +78,6 @@ ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
     field(query_start_decode, seqs + 1);
     field(query_start_prefill, seqs + 1);
     field(logit_rows, kLogitRows);
-    field(block_table, seqs * max_blocks);
   };
   Arena count_host;
   Arena count_device;
@@ -88,6 +87,14 @@ ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
   Arena host(host_.data(), host_.size());
   Arena device(device_.get(), count_device.peak());
   plan(host, device);
+  block_table_ = backend.allocate(static_cast<std::size_t>(seqs * max_blocks) * sizeof(std::int32_t));
+}
+
+void ModelRunner::Inputs::write_table(Backend& backend, const StepPlan& plan, const TableWrite& write) {
+  const std::int64_t first = std::int64_t{write.row} * plan.max_blocks + write.first;
+  backend.copy_to_device(static_cast<std::int32_t*>(block_table_.get()) + first,
+                         plan.block_table.data() + first,
+                         static_cast<std::size_t>(write.count) * sizeof(std::int32_t));
 }
 
 StepResult& ModelRunner::step(const StepPlan& plan) {
@@ -137,7 +144,6 @@ void ModelRunner::upload(const StepPlan& plan) {
   std::ranges::copy(plan.tokens, inputs_.ids.host);
   std::ranges::copy(plan.positions, inputs_.positions.host);
   std::ranges::copy(plan.slots, inputs_.slots.host);
-  std::ranges::copy(plan.block_table, inputs_.block_table.host);
   for (const SequenceWork& work : plan.work) {
     for (std::int32_t t = work.first_token; t < work.first_token + work.count; ++t) {
       inputs_.visible_rows.host[t] = plan.positions[static_cast<std::size_t>(t)] + 1;
@@ -155,6 +161,7 @@ void ModelRunner::upload(const StepPlan& plan) {
   starts(inputs_.query_start_decode.host, true);
   starts(inputs_.query_start_prefill.host, false);
   inputs_.copy(backend_);
+  for (const TableWrite& write : plan.table_writes) inputs_.write_table(backend_, plan, write);
 }
 
 AttentionBatch ModelRunner::attention_batch(const StepPlan& plan, std::int32_t first_work,
@@ -175,7 +182,7 @@ AttentionBatch ModelRunner::attention_batch(const StepPlan& plan, std::int32_t f
   batch.positions = inputs_.positions.device + first_token;
   batch.visible_rows = inputs_.visible_rows.device + first_token;
   batch.slots = inputs_.slots.device + first_token;
-  batch.block_table = inputs_.block_table.device + std::int64_t{first_work} * plan.max_blocks;
+  batch.block_table = inputs_.block_table() + std::int64_t{first_work} * plan.max_blocks;
   return batch;
 }
 

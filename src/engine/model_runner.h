@@ -79,14 +79,17 @@ class ModelRunner final : public StepRunner {
       T* host = nullptr;
       const T* device = nullptr;
     };
-    Field<std::int32_t> ids, positions, visible_rows, query_start_decode, query_start_prefill, block_table,
-        logit_rows;
+    Field<std::int32_t> ids, positions, visible_rows, query_start_decode, query_start_prefill, logit_rows;
     Field<std::int64_t> slots;
+    // The block table stays on the device from step to step; a plan names the entries that changed.
+    const std::int32_t* block_table() const { return static_cast<const std::int32_t*>(block_table_.get()); }
+    void write_table(Backend& backend, const StepPlan& plan, const TableWrite& write);
     void copy(Backend& backend) { backend.copy_to_device(device_.get(), host_.data(), host_.size()); }
 
    private:
     std::vector<std::byte> host_;
     Buffer device_;
+    Buffer block_table_;  // [max_num_seqs, max_blocks] i32
   };
 
   Backend& backend_;
