@@ -37,7 +37,7 @@ TEST(Utf8, StreamedRepairEqualsRepairOfTheWholeForEveryCut) {
   const std::string_view alphabet = "a\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x98\x80\xED\xA0\xFF\xF4\x90\x80";
   for (int round = 0; round < 3000; ++round) {
     std::string text;
-    for (unsigned i = random() % 14; i > 0; --i) text += alphabet[random() % alphabet.size()];
+    for (auto left = random() % 14; left > 0; --left) text += alphabet[random() % alphabet.size()];
     std::string streamed;
     Utf8Repair repair;
     for (std::size_t at = 0; at < text.size();) {
