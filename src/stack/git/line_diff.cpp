@@ -18,7 +18,8 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 
 std::vector<LineChange> diff_lines(std::string_view before, std::string_view after, DiffAlgorithm algorithm) {
   const GitLibrary library;
-  git_diff_options options = GIT_DIFF_OPTIONS_INIT;
+  git_diff_options options;
+  git_diff_options_init(&options, GIT_DIFF_OPTIONS_VERSION);
   options.flags = GIT_DIFF_FORCE_TEXT | GIT_DIFF_INDENT_HEURISTIC;
   if (algorithm == DiffAlgorithm::kMinimal) options.flags |= GIT_DIFF_MINIMAL;
   if (algorithm == DiffAlgorithm::kPatience) options.flags |= GIT_DIFF_PATIENCE;
