@@ -170,8 +170,11 @@ Result<Oid> Repository::write_tree(const std::optional<Oid>& base_tree, std::vec
   for (TreeChange& change : changes) {
     Node* node = &root;
     int depth = 0;
-    for (const auto part : std::views::split(change.path, '/')) {
-      const std::string name(part.begin(), part.end());
+    for (std::size_t at = 0;
+         at <= change.path.size();) {  // clang 14 cannot compile views::split of libstdc++ 12
+      const std::size_t end = std::min(change.path.find('/', at), change.path.size());
+      const std::string name = change.path.substr(at, end - at);
+      at = end + 1;
       if (name.empty() || ++depth > kDeepest)
         return Error{ErrorKind::kInvalidArgument, change.path, "This is no path of a tree."};
       node = &node->children[name];
