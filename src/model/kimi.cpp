@@ -23,10 +23,11 @@ struct MlaWeights {
 };
 
 struct MoeWeights {
-  Weight router;        // [experts, hidden]
-  VectorWeight bias;    // [experts], for choice only
-  WeightStack gate_up;  // [experts, 2 * width, hidden]
-  WeightStack down;     // [experts, hidden, width]
+  Weight router;                  // [experts, hidden]
+  VectorWeight bias;              // [experts], for choice only
+  std::int64_t first_expert = 0;  // of those on this rank
+  WeightStack gate_up;            // [experts, 2 * width, hidden]
+  WeightStack down;               // [experts, hidden, width]
   GatedMlp shared;
 };
 
@@ -52,14 +53,16 @@ struct Scratch {
   Tensor router_logits;               // [tokens, experts] f32
   Tensor expert_ids, expert_weights;  // [tokens, top_k] i32, f32
   Tensor shared_out;                  // [tokens, hidden]
-  Tensor logit_rows;                  // [logit rows, hidden]
-  Tensor logits;                      // [logit rows, vocab] f32
 };
 
 class Kimi final : public Model {
  public:
   Kimi(const Checkpoint& checkpoint, Backend& backend, const LoadOptions& options)
-      : backend_(backend), config_(checkpoint.config()), heads_(config_.heads) {
+      : backend_(backend),
+        config_(checkpoint.config()),
+        shard_(options.shard),
+        heads_(shard_.even(config_.heads).count),
+        first_head_(shard_.even(config_.heads).first) {
     read_weights(checkpoint, options);
     scratch_storage_ =
         fill_arena(backend_, scratch_bytes_, [&](Arena& arena) { plan_scratch(arena, options.limits); });
@@ -90,7 +93,7 @@ class Kimi final : public Model {
     const Tensor normed = scratch_.normed.row_range(0, n);
     const Tensor delta = scratch_.delta.row_range(0, n);
 
-    backend_.embed(batch.ids, embedding_, 0, residual);
+    vocabulary_.embed(backend_, shard_, batch.ids, residual);
     backend_.rms_norm(residual, layers_.front().input_norm, config_.rms_eps, normed);
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       const KimiLayer& layer = layers_[l];
@@ -101,6 +104,7 @@ class Kimi final : public Model {
       } else {
         run_mlp(layer.dense, normed, delta);
       }
+      shard_.reduce(delta);
       const VectorWeight& next = l + 1 < layers_.size() ? layers_[l + 1].input_norm : final_norm_;
       backend_.add_rms_norm(residual, delta, next, config_.rms_eps, normed);
     }
@@ -108,11 +112,7 @@ class Kimi final : public Model {
   }
 
   Tensor logits(const Tensor& hidden, const std::int32_t* rows, std::int64_t count) override {
-    const Tensor picked = scratch_.logit_rows.row_range(0, count);
-    const Tensor result = scratch_.logits.row_range(0, count);
-    backend_.gather_rows(hidden, rows, picked);
-    backend_.linear(picked, config_.tied_embeddings ? embedding_ : lm_head_, result);
-    return result;
+    return vocabulary_.logits(backend_, shard_, hidden, rows, count);
   }
 
  private:
@@ -153,6 +153,7 @@ class Kimi final : public Model {
                            attended.row_range(d, p), Tensor{});
     }
     backend_.linear(attended, w.o, out);
+    shard_.reduce(out);
   }
 
   void rotate_and_store(const Tensor& q, const Tensor& latent, const Tensor& rope_key,
@@ -193,7 +194,7 @@ class Kimi final : public Model {
     const Tensor weights = scratch_.expert_weights.row_range(0, x.rows);
     backend_.linear(x, moe.router, scores);
     backend_.route_experts(scores, moe.bias, routing_rule_, ids, weights);
-    backend_.moe(x, ids, weights, 0, moe.gate_up, moe.down, out);
+    backend_.moe(x, ids, weights, moe.first_expert, moe.gate_up, moe.down, out);
     if (config_.moe.shared_experts > 0) {
       const Tensor shared = scratch_.shared_out.row_range(0, x.rows);
       run_mlp(moe.shared, x, shared);
@@ -203,10 +204,9 @@ class Kimi final : public Model {
 
   void read_weights(const Checkpoint& checkpoint, const LoadOptions& options) {
     WeightReader reader(checkpoint, backend_, options);
-    embedding_ = reader.weight("model.embed_tokens");
+    vocabulary_.read(reader, config_, shard_);
     for (std::int64_t l = 0; l < config_.layers; ++l) layers_.push_back(read_layer(reader, l));
     final_norm_ = reader.vector("model.norm");
-    if (!config_.tied_embeddings) lm_head_ = reader.weight("lm_head");
     rope_table_ =
         backend_.prepare_rope(options.limits.positions, rope_frequencies(config_), rope_multiplier(config_));
     softmax_scale_ = softmax_scale(config_);
@@ -228,26 +228,30 @@ class Kimi final : public Model {
     if (layer.is_moe) {
       layer.moe = read_moe(reader, prefix + "mlp.");
     } else {
-      layer.dense = reader.gated_mlp(prefix + "mlp.");
+      layer.dense = reader.gated_mlp(prefix + "mlp.", shard_.even(config_.dense_width));
     }
     return layer;
   }
 
   MlaWeights read_attention(WeightReader& reader, const std::string& prefix) {
     const MlaConfig& mla = config_.mla;
+    const std::int64_t q_dim = mla.nope_dim + mla.rope_dim;
+    const HostMatrix kv_a = reader.host(prefix + "kv_a_proj_with_mqa");
     MlaWeights w;
     if (mla.q_lora_rank > 0) {
-      w.q_kv_a = reader.projection({prefix + "q_a_proj", prefix + "kv_a_proj_with_mqa"});
+      w.q_kv_a = reader.projection({reader.host(prefix + "q_a_proj"), kv_a});
       w.q_a_norm = reader.vector(prefix + "q_a_layernorm");
-      w.q_b = reader.weight(prefix + "q_b_proj");
+      w.q_b = reader.weight(reader.host(prefix + "q_b_proj").row_range(first_head_ * q_dim, heads_ * q_dim));
     } else {
-      w.q_kv_a = reader.projection({prefix + "q_proj", prefix + "kv_a_proj_with_mqa"});
+      w.q_kv_a = reader.projection(
+          {reader.host(prefix + "q_proj").row_range(first_head_ * q_dim, heads_ * q_dim), kv_a});
     }
     w.kv_a_norm = reader.vector(prefix + "kv_a_layernorm");
 
     // kv_b is head-major: nope rows of W_UK[h], then v rows of W_UV[h].
-    const HostMatrix kv_b = reader.host(prefix + "kv_b_proj");
     const std::int64_t head_rows = mla.nope_dim + mla.v_dim;
+    const HostMatrix kv_b =
+        reader.host(prefix + "kv_b_proj").row_range(first_head_ * head_rows, heads_ * head_rows);
     w.k_up = reader.stack(heads_, [&](std::int64_t h) {
       return std::vector<HostMatrix>{kv_b.row_range(h * head_rows, mla.nope_dim)};
     });
@@ -255,7 +259,8 @@ class Kimi final : public Model {
       return std::vector<HostMatrix>{kv_b.row_range(h * head_rows + mla.nope_dim, mla.v_dim)};
     });
     w.k_up_absorbed = read_absorbed(reader, kv_b);
-    w.o = reader.weight(prefix + "o_proj");
+    w.o =
+        reader.weight(reader.host(prefix + "o_proj").col_range(first_head_ * mla.v_dim, heads_ * mla.v_dim));
     return w;
   }
 
@@ -284,19 +289,32 @@ class Kimi final : public Model {
     const auto expert = [&](std::int64_t e, const char* projection) {
       return reader.host(prefix + "experts." + std::to_string(e) + "." + projection);
     };
-    moe.router = reader.weight(prefix + "gate");
+    const Share experts =
+        shard_.expert_parallel ? shard_.nearly_even(config_.moe.experts) : Share{0, config_.moe.experts};
+    const Share width =
+        shard_.expert_parallel ? Share{0, config_.moe.expert_width} : shard_.even(config_.moe.expert_width);
+    moe.router = reader.weight(reader.host(prefix + "gate"));
     moe.bias = reader.vector(prefix + "gate.e_score_correction_bias");
-    moe.gate_up = reader.stack(config_.moe.experts, [&](std::int64_t e) {
-      return std::vector<HostMatrix>{expert(e, "gate_proj"), expert(e, "up_proj")};
+    moe.first_expert = experts.first;
+    moe.gate_up = reader.stack(experts.count, [&](std::int64_t e) {
+      return std::vector<HostMatrix>{
+          expert(experts.first + e, "gate_proj").row_range(width.first, width.count),
+          expert(experts.first + e, "up_proj").row_range(width.first, width.count)};
     });
-    moe.down = reader.stack(config_.moe.experts,
-                            [&](std::int64_t e) { return std::vector<HostMatrix>{expert(e, "down_proj")}; });
-    if (config_.moe.shared_experts > 0) moe.shared = reader.gated_mlp(prefix + "shared_experts.");
+    moe.down = reader.stack(experts.count, [&](std::int64_t e) {
+      return std::vector<HostMatrix>{
+          expert(experts.first + e, "down_proj").col_range(width.first, width.count)};
+    });
+    if (config_.moe.shared_experts > 0) {
+      moe.shared = reader.gated_mlp(prefix + "shared_experts.",
+                                    shard_.even(config_.moe.shared_experts * config_.moe.expert_width));
+    }
     return moe;
   }
 
   std::int64_t widest_mlp() const {
-    return std::max(config_.dense_width, config_.moe.shared_experts * config_.moe.expert_width);
+    return std::max(shard_.even(config_.dense_width).count,
+                    shard_.even(config_.moe.shared_experts * config_.moe.expert_width).count);
   }
   std::int64_t widest_linear() const {
     const MlaConfig& mla = config_.mla;
@@ -327,17 +345,17 @@ class Kimi final : public Model {
     scratch_.expert_ids = arena.take(DType::kI32, n, config_.moe.top_k);
     scratch_.expert_weights = arena.take(DType::kF32, n, config_.moe.top_k);
     scratch_.shared_out = take(n, config_.hidden);
-    scratch_.logit_rows = take(limits.logit_rows, config_.hidden);
-    scratch_.logits = arena.take(DType::kF32, limits.logit_rows, config_.vocab);
+    vocabulary_.plan(arena, config_, shard_, dtype, limits.logit_rows);
   }
 
   Backend& backend_;
   ModelConfig config_;
+  Shard shard_;
   std::int64_t heads_;  // query heads on this rank
-  Weight embedding_;    // [vocab, hidden]
+  std::int64_t first_head_;
+  VocabularyShards vocabulary_;
   std::vector<KimiLayer> layers_;
   VectorWeight final_norm_;
-  Weight lm_head_;  // [vocab, hidden]; empty when tied to the embedding
   RopeTable rope_table_;
   float softmax_scale_ = 1;
   RoutingRule routing_rule_;

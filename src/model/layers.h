@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
+#include "model/shard.h"
 #include "tensor/arena.h"
 
 namespace tessera {
@@ -53,21 +54,23 @@ struct GatedMlp {
   }
 };
 
-// Reads weights through the checkpoint and reports the file bytes that it has read.
+// Reads weights through the checkpoint, each rank its own share, and counts what it has read. Cuts are made
+// on the HostMatrix, before any byte of it is touched.
 class WeightReader {
  public:
   WeightReader(const Checkpoint& checkpoint, Backend& backend, const LoadOptions& options)
       : checkpoint_(checkpoint), backend_(backend), options_(options) {}
 
-  // The modules' matrices stacked by rows.
-  Projection projection(const std::vector<std::string>& modules);
-  Weight weight(const std::string& module);
+  HostMatrix host(const std::string& module) const { return checkpoint_.matrix(module); }
+
+  Projection projection(const std::vector<HostMatrix>& parts);  // stacked by rows
+  Weight weight(const HostMatrix& matrix);
   VectorWeight vector(const std::string& name);
-  GatedMlp gated_mlp(const std::string& prefix);  // prefix + {gate,up,down}_proj
+  // prefix + {gate,up,down}_proj, of which this rank has the middle dimensions in `width`.
+  GatedMlp gated_mlp(const std::string& prefix, const Share& width);
   WeightStack stack(std::int64_t count, const std::function<std::vector<HostMatrix>(std::int64_t)>& parts);
   WeightStack stack_f32(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in,
                         std::span<const float> values);
-  HostMatrix host(const std::string& module) { return checkpoint_.matrix(module); }
 
   std::size_t device_bytes() const { return device_bytes_; }  // of everything read so far
 
@@ -78,6 +81,31 @@ class WeightReader {
   Backend& backend_;
   const LoadOptions& options_;
   std::size_t device_bytes_ = 0;
+};
+
+// Embedding and head split by rows of the vocabulary, and the logits put together again.
+class VocabularyShards {
+ public:
+  void read(WeightReader& reader, const ModelConfig& config, const Shard& shard);
+  // What forward and logits need at most; the same takes in the same order each time.
+  void plan(Arena& arena, const ModelConfig& config, const Shard& shard, DType dtype,
+            std::int64_t logit_rows);
+
+  void embed(Backend& backend, const Shard& shard, const std::int32_t* ids, const Tensor& out) const;
+  // Rows `rows` of hidden, through the head: f32 [count, vocab] on every rank.
+  Tensor logits(Backend& backend, const Shard& shard, const Tensor& hidden, const std::int32_t* rows,
+                std::int64_t count) const;
+
+ private:
+  std::int64_t vocab_ = 0;
+  Share share_;             // this rank's rows of the vocabulary
+  std::int64_t width_ = 0;  // of the widest share
+  Weight embedding_;        // [share, hidden]
+  Weight head_;             // [share, hidden]; empty when tied to the embedding
+  Tensor picked_;           // [logit rows, hidden]
+  Tensor local_;            // [logit rows, width] f32
+  Tensor gathered_;         // [ranks * logit rows, width] f32; empty with one rank
+  Tensor logits_;           // [logit rows, vocab] f32; empty with one rank
 };
 
 // A Buffer and the arena over it. `plan` takes everything that a step needs; it runs twice, first to count.

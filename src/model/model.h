@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
+#include "model/shard.h"
 
 namespace tessera {
 
@@ -54,11 +55,17 @@ class Model {
 
 struct LoadOptions {
   StepLimits limits;
+  Shard shard;  // this rank's place; its communicator must outlive the model
   std::function<void(std::int64_t bytes)>
       on_bytes;  // called with the file bytes that have just been read; may be empty
 };
 
-// Reads the weights of any supported architecture. The checkpoint may be closed afterwards.
+// Every dimension that `ranks` ranks would split can be split, or one sentence that names the one that cannot
+// and the nearest number of ranks that works.
+Result<void> check_shardable(const Checkpoint& checkpoint, int ranks, bool expert_parallel);
+
+// Reads this rank's share of the weights of any supported architecture. The checkpoint may be closed
+// afterwards.
 Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, Backend& backend,
                                           const LoadOptions& options);
 
