@@ -20,7 +20,7 @@ namespace tessera {
 struct BoundParameter {
   Parameter parameter;
   DType dtype = DType::kBF16;  // of the data; what vectors and token maps need
-  HostMatrix weight;           // vectors and token maps: data alone, [rows, cols], format without meaning
+  HostMatrix weight = {};      // vectors and token maps: data alone, [rows, cols], format without meaning
   int tensors = 1;             // in the files
   std::int64_t bytes = 0;      // data and scales
   std::int32_t file = 0;       // of the data
