@@ -23,9 +23,9 @@ struct RequestId {
 
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;  // at least one token
-  SamplingParams sampling;
-  std::int32_t priority = 0;  // lower runs first (vLLM's meaning); equal priorities run in order of arrival
-  std::string cache_salt;     // requests share cached prefixes only with requests of the same salt
+  SamplingParams sampling = {};
+  std::int32_t priority = 0;    // lower runs first (vLLM's meaning); equal priorities run in order of arrival
+  std::string cache_salt = {};  // requests share cached prefixes only with requests of the same salt
 };
 
 enum class FinishReason : std::uint8_t {

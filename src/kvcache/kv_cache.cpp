@@ -28,7 +28,9 @@ KvCache::Hit KvCache::find(std::span<const BlockHash> chain) const {
     const auto block = cache_.find(hash);
     if (!block) break;
     ++hit.blocks;
-    if (pool_.references(*block) > 0) ++hit.in_use;
+    const std::int32_t references = pool_.references(*block);
+    if (references > 0) ++hit.in_use;
+    if (references == 1) ++hit.held_once;
   }
   return hit;
 }

@@ -30,11 +30,11 @@ class KvCache {
   // Fills `taken` with blocks for new content, or changes nothing and says false.
   bool take(std::span<BlockId> taken);
 
-  // What the cache holds of a chain of hashes: its first `blocks` blocks, of which `in_use` are held by
-  // somebody now (and so cost nothing to share).
+  // What the cache holds of a chain of hashes: its first `blocks` blocks.
   struct Hit {
     std::int32_t blocks = 0;
-    std::int32_t in_use = 0;
+    std::int32_t in_use = 0;     // of these, held by somebody now, and so free of cost to share
+    std::int32_t held_once = 0;  // of these, held by one alone
   };
   Hit find(std::span<const BlockHash> chain) const;
   // Takes a hold on the blocks that find() reported for this chain: chain.size() of them, nothing having

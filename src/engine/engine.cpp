@@ -1,0 +1,243 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tessera {
+namespace {
+
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Nobody outside may know it (block_hash.h), so the seed of the requests does not determine it.
+HashKey draw_hash_key() {
+  std::random_device device;
+  const auto word = [&] { return std::uint64_t{device()} << 32U | device(); };
+  return {.low = word(), .high = word()};
+}
+
+EngineOptions with_hash_key(EngineOptions options) {
+  options.scheduler.hash_key = draw_hash_key();
+  return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<StepRunner> runner) {
+  TS_TRY(options.scheduler.validate());
+  for (const std::int32_t token : options.end_tokens) {
+    if (token < 0 || token >= options.scheduler.vocab)
+      return Error{ErrorKind::kInvalidArgument, "end tokens",
+                   "End token " + std::to_string(token) + " lies outside the vocabulary of " +
+                       std::to_string(options.scheduler.vocab) + "."};
+  }
+  return std::unique_ptr<Engine>(new Engine(with_hash_key(std::move(options)), std::move(runner)));
+}
+
+Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
+    : options_(std::move(options)),
+      runner_(std::move(runner)),
+      scheduler_(options_.scheduler),
+      seeds_(options_.seed) {
+  const SchedulerOptions& s = options_.scheduler;
+  info_ = {.vocab = s.vocab,
+           .max_model_len = s.max_model_len,
+           .block_size = s.block_size,
+           .kv_blocks = s.kv_blocks,
+           .kv_tokens = std::int64_t{s.kv_blocks} * s.block_size,
+           .max_num_seqs = s.max_num_seqs,
+           .max_num_batched_tokens = s.max_num_batched_tokens,
+           .kv_cache_dtype = options_.kv_cache_dtype,
+           .prefix_caching = s.prefix_caching,
+           .end_tokens = options_.end_tokens,
+           .fingerprint = options_.fingerprint};
+  limits_ = {.vocab = s.vocab,
+             .max_model_len = s.max_model_len,
+             .block_size = s.block_size,
+             .kv_blocks = s.kv_blocks,
+             .prefix_caching = s.prefix_caching,
+             .end_tokens = options_.end_tokens,
+             .hash_key = s.hash_key};
+  thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() {
+  drain(std::chrono::milliseconds(0));
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+Result<void> Engine::admit_submission() const {
+  if (fatal_) return Error{ErrorKind::kUnavailable, "engine", "The engine has stopped: " + fatal_->message()};
+  if (draining_) return Error{ErrorKind::kUnavailable, "engine", "The server is shutting down."};
+  if (options_.max_waiting > 0 && waiting() >= options_.max_waiting)
+    return Error{ErrorKind::kUnavailable, "engine",
+                 std::to_string(waiting()) + " requests are waiting and " +
+                     std::to_string(options_.max_waiting) + " may; try again later."};
+  return {};
+}
+
+std::int64_t Engine::waiting() const {
+  return books_.received - books_.finished - books_.aborted - books_.failed - books_.running;
+}
+
+Result<RequestId> Engine::submit(GenerationRequest request, std::shared_ptr<RequestSink> sink) {
+  TS_CHECK(sink != nullptr);
+  const auto arrived = Clock::now();
+  RequestId id;
+  std::uint64_t seed = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    TS_TRY(admit_submission());
+    id.value = next_id_++;
+    seed = seeds_();
+  }
+  // Hashing a long prompt takes its time, so no lock is held here.
+  TS_TRY(auto sequence, prepare_sequence(id, std::move(request), std::move(sink), seed, limits_));
+  sequence->times.arrived = arrived;
+  {
+    const std::lock_guard lock(mutex_);
+    TS_TRY(admit_submission());
+    ++books_.received;
+    inbox_.push_back(std::move(sequence));
+  }
+  wake_.notify_one();
+  return id;
+}
+
+void Engine::cancel(RequestId id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (fatal_) return;
+    cancel_inbox_.push_back(id);
+  }
+  wake_.notify_one();
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = books_;
+  stats.waiting = waiting();
+  return stats;
+}
+
+void Engine::drain(std::chrono::milliseconds patience) {
+  TS_CHECK(std::this_thread::get_id() != thread_.get_id());
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  const auto deadline = Clock::now() + patience;
+  abort_at_ = abort_at_ ? std::min(*abort_at_, deadline) : deadline;
+  wake_.notify_one();
+  idle_.wait(lock, [&] { return !handing_out_ && books_.running + waiting() == 0; });
+}
+
+void Engine::run() {
+  try {
+    while (take_requests()) {
+      if (scheduler_.has_work()) step();
+    }
+  } catch (const std::exception& failure) {
+    stop_after({ErrorKind::kInternal, "engine", std::string("A step failed: ") + failure.what()});
+  }
+}
+
+bool Engine::take_requests() {
+  bool abort_all = false;
+  {
+    std::unique_lock lock(mutex_);
+    const auto has_news = [&] {
+      return !inbox_.empty() || !cancel_inbox_.empty() || scheduler_.has_work() || ending_;
+    };
+    wake_.wait(lock, has_news);
+    if (ending_ && inbox_.empty() && !scheduler_.has_work()) return false;
+    std::swap(arrived_, inbox_);
+    std::swap(cancelled_, cancel_inbox_);
+    abort_all = abort_at_ && Clock::now() >= *abort_at_;
+  }
+  for (auto& sequence : arrived_) scheduler_.add(std::move(sequence));
+  arrived_.clear();
+  cancelled_.insert(cancelled_.end(), broken_sinks_.begin(), broken_sinks_.end());
+  broken_sinks_.clear();
+  for (const RequestId id : cancelled_) hand_out(scheduler_.cancel(id));
+  cancelled_.clear();
+  if (abort_all) hand_out(scheduler_.cancel_all());
+  return true;
+}
+
+void Engine::step() {
+  const auto begin = Clock::now();
+  const StepPlan& plan = scheduler_.plan_step(begin);
+  if (plan.work.empty())
+    throw std::logic_error(std::to_string(scheduler_.waiting()) + " requests wait and " +
+                           std::to_string(scheduler_.running()) + " run, but none can go on with " +
+                           std::to_string(scheduler_.kv().free_blocks()) + " of " +
+                           std::to_string(scheduler_.kv().blocks()) + " KV blocks free.");
+  const auto planned = Clock::now();
+  StepResult& result = runner_->step(plan);
+  const auto ran = Clock::now();
+  const auto deliveries = scheduler_.apply(result, ran);
+  ++steps_;
+  hand_out(deliveries);
+  const auto end = Clock::now();
+  step_seconds_ += seconds(end - begin);
+  host_seconds_ += seconds(end - begin - (ran - planned));
+}
+
+// The books first: who reads the last output of a request and then the books finds it there.
+void Engine::hand_out(std::span<const Delivery> deliveries) {
+  publish();
+  for (const Delivery& delivery : deliveries) {
+    try {
+      delivery.sequence->sink->on_output(delivery.output);
+    } catch (const std::exception&) {
+      if (!delivery.output.finished) broken_sinks_.push_back(delivery.output.id);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  handing_out_ = false;
+  if (draining_) idle_.notify_all();
+}
+
+void Engine::publish() {
+  const SchedulerCounters& counters = scheduler_.counters();
+  const std::lock_guard lock(mutex_);
+  handing_out_ = true;
+  books_.running = scheduler_.running();
+  books_.kv_usage = static_cast<double>(scheduler_.kv().used_blocks()) / scheduler_.kv().blocks();
+  books_.finished = counters.finished;
+  books_.aborted = counters.aborted;
+  books_.failed = counters.failed;
+  books_.prompt_tokens = counters.prompt_tokens;
+  books_.generation_tokens = counters.generation_tokens;
+  books_.computed_tokens = counters.computed_tokens;
+  books_.recomputed_tokens = counters.recomputed_tokens;
+  books_.preemptions = counters.preemptions;
+  books_.prefix_queries = counters.prefix_queries;
+  books_.prefix_hits = counters.prefix_hits;
+  books_.steps = steps_;
+  books_.step_seconds = step_seconds_;
+  books_.host_seconds = host_seconds_;
+}
+
+// The runner cannot go on: every request is told, then main.
+void Engine::stop_after(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    fatal_ = error;
+    std::swap(arrived_, inbox_);
+  }
+  for (auto& sequence : arrived_) scheduler_.add(std::move(sequence));
+  arrived_.clear();
+  hand_out(scheduler_.fail_all(error));
+  if (options_.on_fatal) options_.on_fatal(error);
+}
+
+}  // namespace tessera

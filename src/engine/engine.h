@@ -1,0 +1,95 @@
+// The engine's thread: takes requests from clients, runs steps, hands out results. Owns the scheduler;
+// everything that the two share with clients lies behind one mutex, which is never held while a sink, a
+// constraint or the runner is called.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/engine_client.h"
+#include "engine/scheduler.h"
+#include "engine/step_plan.h"
+
+namespace tessera {
+
+struct EngineOptions {
+  SchedulerOptions scheduler;            // hash_key is drawn by the engine
+  std::vector<std::int32_t> end_tokens;  // of the model
+  std::string kv_cache_dtype;            // for info() only
+  std::string fingerprint;               // for info() only
+  std::int32_t max_waiting = 0;          // most requests in the queue; 0: no limit
+  std::uint64_t seed = 0;                // of the seeds of requests that bring none
+  // Called once, on the engine's thread, after a step threw and every request was told. No further request is
+  // taken; the process should end with this message.
+  std::function<void(const Error&)> on_fatal;
+};
+
+class Engine final : public EngineClient {
+ public:
+  // The runner's limits must be the scheduler's.
+  static Result<std::unique_ptr<Engine>> create(EngineOptions options, std::unique_ptr<StepRunner> runner);
+  ~Engine() override;  // aborts what still runs; never on the engine's thread
+
+  Result<RequestId> submit(GenerationRequest request, std::shared_ptr<RequestSink> sink) override;
+  void cancel(RequestId id) override;
+  const EngineInfo& info() const override { return info_; }
+  EngineStats stats() const override;
+
+  // Takes no further request, returns when all have ended; those that have not after `patience` are aborted.
+  // Not on the engine's thread.
+  void drain(std::chrono::milliseconds patience);
+
+ private:
+  Engine(EngineOptions options, std::unique_ptr<StepRunner> runner);
+
+  void run();
+  // What clients asked for since the last look. False: the engine is to end.
+  bool take_requests();
+  void step();
+  void stop_after(const Error& error);
+  void hand_out(std::span<const Delivery> deliveries);
+  void publish();
+  Result<void> admit_submission() const;  // with mutex_ held
+  std::int64_t waiting() const;           // with mutex_ held
+
+  const EngineOptions options_;
+  EngineInfo info_;
+  SequenceLimits limits_;
+
+  // --- the engine's thread alone
+  std::unique_ptr<StepRunner> runner_;
+  Scheduler scheduler_;
+  std::vector<std::unique_ptr<Sequence>> arrived_;
+  std::vector<RequestId> cancelled_;
+  std::vector<RequestId> broken_sinks_;  // a sink threw: its request is cancelled
+  std::int64_t steps_ = 0;
+  double step_seconds_ = 0;
+  double host_seconds_ = 0;
+
+  // --- shared, under mutex_
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;  // for the engine: something is in the inbox
+  std::condition_variable idle_;  // for drain(): all requests have ended
+  std::vector<std::unique_ptr<Sequence>> inbox_;
+  std::vector<RequestId> cancel_inbox_;
+  EngineStats books_;
+  bool handing_out_ = false;  // the books already count what sinks are yet to hear
+  std::uint64_t next_id_ = 1;
+  std::mt19937_64 seeds_;
+  bool draining_ = false;
+  std::optional<Clock::time_point> abort_at_;
+  bool ending_ = false;
+  std::optional<Error> fatal_;
+
+  std::thread thread_;  // last: starts when all else is there
+};
+
+}  // namespace tessera

@@ -1,0 +1,258 @@
+// The other half of the scheduler: what comes in, what a step's results change, what goes out.
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tessera {
+namespace {
+
+Result<void> at_least_one(const char* name, std::int32_t value) {
+  if (value >= 1) return {};
+  return Error{ErrorKind::kInvalidArgument, name,
+               std::string(name) + " is " + std::to_string(value) + ", but must be at least 1."};
+}
+
+}  // namespace
+
+Result<void> SchedulerOptions::validate() const {
+  TS_TRY(at_least_one("max-num-seqs", max_num_seqs));
+  TS_TRY(at_least_one("max-num-batched-tokens", max_num_batched_tokens));
+  TS_TRY(at_least_one("max-model-len", max_model_len));
+  TS_TRY(at_least_one("block-size", block_size));
+  TS_TRY(at_least_one("the number of KV blocks", kv_blocks));
+  TS_TRY(at_least_one("the vocabulary", vocab));
+  return {};
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(options),
+      // So that decodes alone never exceed the budget, and a prefill among them always gets a token.
+      most_running_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
+      kv_(options.kv_blocks, options.block_size, options.hash_key),
+      writer_({.max_num_seqs = options.max_num_seqs,
+               .max_num_batched_tokens = options.max_num_batched_tokens,
+               .max_blocks = (options.max_model_len + options.block_size - 1) / options.block_size,
+               .block_size = options.block_size,
+               .vocab = options.vocab}) {
+  const auto seqs = static_cast<std::size_t>(options.max_num_seqs);
+  running_.reserve(seqs);
+  decoding_.reserve(seqs);
+  planned_.reserve(seqs);
+  deliveries_.resize(seqs);
+  for (std::int32_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
+}
+
+void Scheduler::add(std::unique_ptr<Sequence> sequence) {
+  Sequence& added = *sequence;
+  const bool is_new = sequences_.emplace(added.id.value, std::move(sequence)).second;
+  TS_CHECK(is_new, added.id.value);
+  waiting_.insert(&added);
+  if (*waiting_.begin() == &added) admission_may_succeed_ = true;
+}
+
+std::span<const Delivery> Scheduler::cancel(RequestId id) {
+  begin_deliveries();
+  const auto found = sequences_.find(id.value);
+  if (found != sequences_.end()) {
+    Sequence& sequence = *found->second;
+    finish(sequence, FinishReason::kAbort, deliver(sequence));
+  }
+  return deliveries();
+}
+
+template <class End>
+std::span<const Delivery> Scheduler::end_all(const End& end) {
+  for (Sequence* sequence : planned_) sequence->planned = 0;
+  planned_.clear();
+  begin_deliveries();
+  while (!sequences_.empty()) {
+    Sequence& sequence = *sequences_.begin()->second;
+    end(sequence, deliver(sequence));
+  }
+  return deliveries();
+}
+
+std::span<const Delivery> Scheduler::cancel_all() {
+  return end_all([&](Sequence& s, RequestOutput& output) { finish(s, FinishReason::kAbort, output); });
+}
+
+std::span<const Delivery> Scheduler::fail_all(const Error& error) {
+  return end_all([&](Sequence& s, RequestOutput& output) {
+    output.error = error;
+    finish(s, FinishReason::kError, output);
+  });
+}
+
+std::span<const Delivery> Scheduler::apply(StepResult& result, Clock::time_point now) {
+  const StepPlan& plan = writer_.plan();
+  TS_CHECK(planned_.size() == plan.work.size(), planned_.size(), plan.work.size());
+  begin_deliveries();
+  std::size_t next_sampled = 0;
+  std::size_t next_logprob = 0;
+  for (std::size_t i = 0; i < planned_.size(); ++i) {
+    const SequenceWork& work = plan.work[i];
+    Sequence& sequence = *planned_[i];
+    advance(sequence, work.count);
+    const bool has_logprobs = work.prompt_logprobs >= 0;
+    if (!has_logprobs && !work.samples && sequence.computed < sequence.size()) continue;
+    RequestOutput& output = deliver(sequence);
+    if (has_logprobs) {
+      take_prompt_logprobs(work, result, next_logprob, output);
+      sequence.prompt_logprobs_given += static_cast<std::int32_t>(output.prompt_logprobs.size());
+    }
+    if (work.samples) {
+      TS_CHECK(next_sampled < result.sampled.size(), next_sampled, result.sampled.size());
+      take_token(sequence, result.sampled[next_sampled++], output, now);
+    } else if (sequence.computed == sequence.size()) {
+      finish(sequence, FinishReason::kLength, output);  // max_tokens is 0: the prompt was all
+    }
+  }
+  planned_.clear();
+  TS_CHECK(next_sampled == result.sampled.size(), next_sampled, result.sampled.size());
+  TS_CHECK(next_logprob == result.prompt_logprobs.size(), next_logprob, result.prompt_logprobs.size());
+  return deliveries();
+}
+
+// The planned rows are in the pool now.
+void Scheduler::advance(Sequence& sequence, std::int32_t count) {
+  counters_.computed_tokens += count;
+  counters_.recomputed_tokens += std::clamp(sequence.most_computed - sequence.computed, 0, count);
+  sequence.computed += count;
+  sequence.planned = 0;
+  extend_hashes(sequence, sequence.computed, options_.block_size, options_.hash_key);
+  for (const std::int32_t full = sequence.computed / options_.block_size; sequence.remembered < full;
+       ++sequence.remembered) {
+    const auto at = static_cast<std::size_t>(sequence.remembered);
+    kv_.remember(sequence.hashes[at], sequence.blocks[at]);
+  }
+  if (sequence.computed >= sequence.prompt_size && !sequence.prefill_counted) {
+    sequence.prefill_counted = true;
+    counters_.prompt_tokens += sequence.prompt_size;
+  }
+}
+
+void Scheduler::take_prompt_logprobs(const SequenceWork& work, StepResult& result, std::size_t& next,
+                                     RequestOutput& output) {
+  const std::vector<std::int32_t>& next_tokens = writer_.plan().next_tokens;
+  for (std::int32_t t = work.first_token; t < work.first_token + work.count; ++t) {
+    if (next_tokens[static_cast<std::size_t>(t)] < 0) continue;
+    TS_CHECK(next < result.prompt_logprobs.size(), next, result.prompt_logprobs.size());
+    output.prompt_logprobs.push_back(std::move(result.prompt_logprobs[next++]));
+  }
+}
+
+void Scheduler::take_token(Sequence& sequence, SampledToken& sampled, RequestOutput& output,
+                           Clock::time_point now) {
+  const std::int32_t token = sampled.token;
+  const auto fail = [&](std::string what) {
+    output.error =
+        Error{ErrorKind::kInternal, "request " + std::to_string(sequence.id.value), std::move(what)};
+    finish(sequence, FinishReason::kError, output);
+  };
+  if (sampled.invalid)
+    return fail("The logits of token " + std::to_string(sequence.size()) +
+                " hold a NaN, or no token is allowed there; the request ends here.");
+  if (token < 0 || token >= options_.vocab)
+    return fail("The sampler gave token " + std::to_string(token) + ", but the vocabulary has " +
+                std::to_string(options_.vocab) + ".");
+  try {
+    if (sequence.sampling.constraint) sequence.sampling.constraint->accept(token);
+  } catch (const std::exception& failure) {
+    return fail("The grammar refused token " + std::to_string(token) + ": " + failure.what());
+  }
+  sequence.tokens.push_back(token);
+  if (sequence.generated() == 1) sequence.times.first_token = now;
+  sequence.times.last_token = now;
+  output.times = sequence.times;
+  output.tokens.push_back(std::move(sampled));
+  ++counters_.generation_tokens;
+
+  // Up to min_tokens the runner bans what would stop, so a stop there can only be a token that was forced.
+  if (sequence.generated() > sequence.sampling.min_tokens &&
+      std::ranges::count(sequence.stop_tokens, token) > 0) {
+    output.stop_token = token;
+    finish(sequence, FinishReason::kStop, output);
+  } else if (sequence.remaining() == 0) {
+    finish(sequence, FinishReason::kLength, output);
+  } else if (sequence.decode_row < 0) {
+    start_decoding(sequence);
+  }
+}
+
+void Scheduler::finish(Sequence& sequence, FinishReason reason, RequestOutput& output) {
+  output.finished = reason;
+  if (reason == FinishReason::kAbort) {
+    ++counters_.aborted;
+  } else if (reason == FinishReason::kError) {
+    ++counters_.failed;
+  } else {
+    ++counters_.finished;
+    lengths_.add(sequence.generated());
+  }
+  if (sequence.slot >= 0) {
+    leave_running(sequence);
+  } else {
+    admission_may_succeed_ = true;
+    waiting_.erase(&sequence);
+  }
+  auto node = sequences_.extract(sequence.id.value);
+  ended_.push_back(std::move(node.mapped()));
+}
+
+void Scheduler::begin_deliveries() {
+  delivered_ = 0;
+  ended_.clear();
+}
+
+RequestOutput& Scheduler::deliver(Sequence& sequence) {
+  if (delivered_ == deliveries_.size()) deliveries_.emplace_back();
+  Delivery& delivery = deliveries_[delivered_++];
+  delivery.sequence = &sequence;
+  RequestOutput& output = delivery.output;
+  output.id = sequence.id;
+  output.tokens.clear();
+  output.prompt_logprobs.clear();
+  output.accepted_drafts = 0;
+  output.finished.reset();
+  output.stop_token.reset();
+  output.error.reset();
+  output.cached_tokens = sequence.cached_tokens;
+  output.preemptions = sequence.preemptions;
+  output.times = sequence.times;
+  return output;
+}
+
+void Scheduler::check_invariants() const {
+  kv_.check_invariants();
+  TS_CHECK(sequences_.size() == running_.size() + waiting_.size(), sequences_.size(), running_.size());
+  TS_CHECK(std::ranges::is_sorted(running_, RanksBefore{}), running_.size());
+  TS_CHECK(free_slots_.size() + running_.size() == static_cast<std::size_t>(options_.max_num_seqs),
+           free_slots_.size(), running_.size());
+
+  std::unordered_map<std::int32_t, std::int32_t> holders;  // block -> sequences
+  std::set<std::int32_t> slots(free_slots_.begin(), free_slots_.end());
+  std::size_t decoding = 0;
+  for (const Sequence* s : running_) {
+    TS_CHECK(slots.insert(s->slot).second, s->slot);
+    TS_CHECK(s->computed + s->planned <= s->size(), s->computed, s->planned, s->size());
+    const auto rows = static_cast<std::int64_t>(s->blocks.size()) * options_.block_size;
+    TS_CHECK(s->computed + s->planned <= rows, s->computed, s->planned, rows);
+    for (const BlockId block : s->blocks) ++holders[block.value];
+    if (s->decode_row < 0) continue;
+    ++decoding;
+    TS_CHECK(decoding_[static_cast<std::size_t>(s->decode_row)] == s, s->decode_row);
+    TS_CHECK(s->computed == s->size() - 1, s->computed, s->size());
+  }
+  TS_CHECK(decoding == decoding_.size(), decoding, decoding_.size());
+  for (const Sequence* s : waiting_)
+    TS_CHECK(s->blocks.empty() && s->slot < 0 && s->decode_row < 0, s->id.value);
+  TS_CHECK(holders.size() == static_cast<std::size_t>(kv_.used_blocks()), holders.size(), kv_.used_blocks());
+  for (const auto& [block, count] : holders) TS_CHECK(kv_.references({block}) == count, block, count);
+}
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// Continuous batching: decides in each step which tokens of which sequences run and where their keys go. The
+// only owner of request state and of KV blocks. Single-threaded; knows no device and no clock.
+//
+// A step is: plan_step(), run the plan, apply(). Decoding sequences come first, one token each; what the
+// budget of query tokens leaves goes to prefills in order of rank, then to newcomers. A newcomer is let in
+// when the pool can hold everybody to the end, as far as one can tell (admission.h), and nobody overtakes one
+// of better rank.
+//
+// When the pool is full nevertheless, the sequence that loses least returns to the queue. Its blocks stay
+// findable until they are needed. What it may count on when it returns is stricter each time: the likely
+// lengths of all, then the longest seen, then the reservation of every max_tokens, after which nothing can
+// push it out: so no sequence is preempted more than twice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/admission.h"
+#include "engine/output_lengths.h"
+#include "engine/plan_writer.h"
+#include "engine/request.h"
+#include "engine/sequence.h"
+#include "engine/step_plan.h"
+#include "kvcache/kv_cache.h"
+
+namespace tessera {
+
+struct SchedulerOptions {
+  std::int32_t max_num_seqs = 0;            // most sequences in a step
+  std::int32_t max_num_batched_tokens = 0;  // most query tokens in a step
+  std::int32_t max_model_len = 0;           // prompt + output
+  std::int32_t block_size = 64;             // tokens
+  std::int32_t kv_blocks = 0;
+  std::int32_t vocab = 0;
+  bool prefix_caching = true;
+  bool aligned_chunks = false;  // end chunks of a prompt at block boundaries where the budget allows
+  // Let newcomers in by forecast (admission.h); false: whatever fits at the moment, as a comparison.
+  bool forecast_admission = true;
+  HashKey hash_key;  // secret, drawn at start
+
+  Result<void> validate() const;
+};
+
+struct SchedulerCounters {
+  std::int64_t finished = 0;
+  std::int64_t aborted = 0;
+  std::int64_t failed = 0;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t generation_tokens = 0;
+  std::int64_t computed_tokens = 0;
+  std::int64_t recomputed_tokens = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t prefix_queries = 0;
+  std::int64_t prefix_hits = 0;
+};
+
+// News for one request's sink. The sequence is alive until the next call of the scheduler.
+struct Delivery {
+  Sequence* sequence = nullptr;
+  RequestOutput output;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerOptions& options);  // validated
+
+  void add(std::unique_ptr<Sequence> sequence);
+  // Ends it between two steps. Nothing for an unknown or finished id.
+  std::span<const Delivery> cancel(RequestId id);
+  std::span<const Delivery> fail_all(const Error& error);
+  std::span<const Delivery> cancel_all();
+
+  bool has_work() const { return !sequences_.empty(); }
+  // The plan stands until the next call; it has no work only when there is none. Must be applied before the
+  // next.
+  const StepPlan& plan_step(Clock::time_point now);
+  std::span<const Delivery> apply(StepResult& result, Clock::time_point now);
+
+  std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
+  std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
+  const SchedulerCounters& counters() const { return counters_; }
+  const KvCache& kv() const { return kv_; }
+  const SchedulerOptions& options() const { return options_; }
+
+  // Aborts on a contradiction between sequences, rows, slots and blocks. O(everything), for tests.
+  void check_invariants() const;
+
+ private:
+  // --- planning
+  void plan_decodes();
+  void plan_prefills();
+  void admit_waiting(Clock::time_point now);
+  bool admit(Sequence& sequence, Clock::time_point now);
+  bool fits(const Sequence& sequence, const KvCache::Hit& hit);
+  void plan_chunk(Sequence& sequence);
+  void break_deadlock();
+  void write_plan();
+  bool grow(Sequence& sequence, std::int32_t rows);
+  std::int32_t affordable_rows(const Sequence& sequence) const;
+  std::int32_t likely_remaining(const Sequence& sequence, std::int32_t strictness) const;
+
+  // --- leaving the running set
+  Sequence* cheapest_victim(const Sequence* spared) const;
+  void preempt(Sequence& sequence);
+  void leave_running(Sequence& sequence);
+  void start_decoding(Sequence& sequence);
+  void stop_decoding(Sequence& sequence);
+
+  // --- results
+  void take_prompt_logprobs(const SequenceWork& work, StepResult& result, std::size_t& next,
+                            RequestOutput& output);
+  void advance(Sequence& sequence, std::int32_t count);
+  void take_token(Sequence& sequence, SampledToken& sampled, RequestOutput& output, Clock::time_point now);
+  void finish(Sequence& sequence, FinishReason reason, RequestOutput& output);
+  RequestOutput& deliver(Sequence& sequence);
+  void begin_deliveries();
+  std::span<const Delivery> deliveries() const { return {deliveries_.data(), delivered_}; }
+  template <class End>
+  std::span<const Delivery> end_all(const End& end);
+
+  SchedulerOptions options_;
+  std::int32_t most_running_ = 0;  // max_num_seqs, or fewer when the token budget is smaller
+  KvCache kv_;
+  PlanWriter writer_;
+  OutputLengths lengths_;
+  BlockForecast forecast_;
+
+  std::unordered_map<std::uint64_t, std::unique_ptr<Sequence>> sequences_;  // by id
+  std::set<Sequence*, RanksBefore> waiting_;
+  std::vector<Sequence*> running_;                // by rank
+  std::vector<Sequence*> decoding_;               // of these, by row of the plan
+  std::vector<std::unique_ptr<Sequence>> ended_;  // until their deliveries are read
+  std::vector<std::int32_t> free_slots_;
+  std::vector<std::int32_t> retired_;  // slots whose end the runner has not been told yet
+  std::vector<Sequence*> planned_;     // [work] of the plan under way
+
+  std::int32_t budget_ = 0;  // query tokens left in the plan under way
+  bool preempted_in_step_ = false;
+  bool admission_may_succeed_ = true;  // false: the first in the queue was refused, and nothing left since
+  std::uint64_t residences_ = 0;
+
+  std::vector<Delivery> deliveries_;  // memory is kept; the first `delivered_` are this call's
+  std::size_t delivered_ = 0;
+  SchedulerCounters counters_;
+};
+
+}  // namespace tessera

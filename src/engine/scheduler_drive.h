@@ -1,0 +1,130 @@
+// For tests: a scheduler and a fake runner stepped by hand, with what every request received.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/fake_runner.h"
+#include "engine/scheduler.h"
+
+namespace tessera {
+
+struct Received {
+  std::vector<std::int32_t> tokens;
+  std::vector<SampledToken> prompt_logprobs;
+  std::optional<FinishReason> finished;
+  std::optional<std::int32_t> stop_token;
+  std::optional<Error> error;
+  std::int32_t cached_tokens = 0;
+  std::int32_t preemptions = 0;
+
+  void add(const RequestOutput& output) {
+    TS_CHECK(!finished, output.id.value);
+    for (const SampledToken& token : output.tokens) tokens.push_back(token.token);
+    prompt_logprobs.insert(prompt_logprobs.end(), output.prompt_logprobs.begin(),
+                           output.prompt_logprobs.end());
+    finished = output.finished;
+    stop_token = output.stop_token;
+    error = output.error;
+    cached_tokens = output.cached_tokens;
+    preemptions = output.preemptions;
+  }
+};
+
+class NullSink final : public RequestSink {
+ public:
+  void on_output(const RequestOutput&) override {}
+};
+
+struct Drive {
+  SchedulerOptions options;
+  SequenceLimits limits;
+  Scheduler scheduler;
+  FakeRunner runner;
+  std::map<std::uint64_t, Received> received;
+  std::uint64_t last_id = 0;
+  bool check_each_step = true;
+
+  explicit Drive(const SchedulerOptions& scheduler_options, std::vector<std::int32_t> end_tokens = {},
+                 bool verify = true)
+      : options(scheduler_options),
+        limits{.vocab = options.vocab,
+               .max_model_len = options.max_model_len,
+               .block_size = options.block_size,
+               .kv_blocks = options.kv_blocks,
+               .prefix_caching = options.prefix_caching,
+               .end_tokens = std::move(end_tokens),
+               .hash_key = options.hash_key},
+        scheduler(options),
+        runner({.max_num_seqs = options.max_num_seqs,
+                .max_num_batched_tokens = options.max_num_batched_tokens,
+                .block_size = options.block_size,
+                .kv_blocks = options.kv_blocks,
+                .vocab = options.vocab,
+                .verify = verify}),
+        check_each_step(verify) {}
+
+  Result<RequestId> submit(GenerationRequest request) {
+    TS_TRY(auto sequence,
+           prepare_sequence({last_id + 1}, std::move(request), std::make_shared<NullSink>(), 7, limits));
+    ++last_id;
+    received[last_id];
+    scheduler.add(std::move(sequence));
+    return RequestId{last_id};
+  }
+  void take(std::span<const Delivery> deliveries) {
+    for (const Delivery& delivery : deliveries) received[delivery.output.id.value].add(delivery.output);
+  }
+  // False: nothing to do.
+  bool step() {
+    if (!scheduler.has_work()) return false;
+    const StepPlan& plan = scheduler.plan_step({});
+    if (check_each_step) scheduler.check_invariants();
+    TS_CHECK(!plan.work.empty(), scheduler.waiting(), scheduler.running());
+    take(scheduler.apply(runner.step(plan), {}));
+    if (check_each_step) scheduler.check_invariants();
+    return true;
+  }
+  void run() {
+    while (step()) {
+    }
+  }
+};
+
+// What the request would get alone on an endless machine.
+inline std::vector<std::int32_t> alone(std::vector<std::int32_t> tokens, std::int32_t max_tokens,
+                                       std::int32_t vocab, const std::vector<std::int32_t>& stop_tokens = {},
+                                       std::int32_t min_tokens = 0) {
+  std::vector<std::int32_t> output;
+  FakeRunner::Hash context = FakeRunner::context(tokens);
+  while (static_cast<std::int32_t>(output.size()) < max_tokens) {
+    std::int32_t token = FakeRunner::token_after(context, vocab);
+    const bool is_banned = static_cast<std::int32_t>(output.size()) < min_tokens;
+    while (is_banned && std::ranges::count(stop_tokens, token) > 0) token = (token + 1) % vocab;
+    output.push_back(token);
+    if (std::ranges::count(stop_tokens, token) > 0) break;
+    context = FakeRunner::chain(context, token);
+  }
+  return output;
+}
+
+inline GenerationRequest request_of(std::vector<std::int32_t> prompt, std::int32_t max_tokens) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+// `count` tokens that differ from those of every other seed.
+inline std::vector<std::int32_t> prompt_of(std::int32_t count, std::int32_t seed, std::int32_t vocab) {
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t i = 0; i < count; ++i)
+    prompt.push_back(
+        FakeRunner::token_after(FakeRunner::chain(static_cast<FakeRunner::Hash>(seed), i + 1), vocab));
+  return prompt;
+}
+
+}  // namespace tessera

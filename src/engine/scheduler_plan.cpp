@@ -1,0 +1,259 @@
+// The planning half of the scheduler: who runs, with how many tokens, in which blocks.
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace tessera {
+namespace {
+
+// An output without a stated length is taken to have this many tokens while no experience says otherwise.
+constexpr std::int32_t kAssumedOutput = 4096;
+
+}  // namespace
+
+const StepPlan& Scheduler::plan_step(Clock::time_point now) {
+  TS_CHECK(planned_.empty(), planned_.size());
+  begin_deliveries();
+  budget_ = options_.max_num_batched_tokens;
+  preempted_in_step_ = false;
+  plan_decodes();
+  plan_prefills();
+  if (!preempted_in_step_) admit_waiting(now);
+  if (budget_ == options_.max_num_batched_tokens && !running_.empty()) break_deadlock();
+  write_plan();
+  return writer_.plan();
+}
+
+void Scheduler::plan_decodes() {
+  for (std::size_t i = 0; i < running_.size();) {
+    Sequence& sequence = *running_[i];
+    if (sequence.decode_row < 0) {
+      ++i;
+      continue;
+    }
+    if (!grow(sequence, sequence.computed + 1)) {
+      // The cheapest victim leaves; when it ranks before us, our index moves down with the vector.
+      Sequence& victim = *cheapest_victim(nullptr);
+      if (&victim != &sequence && RanksBefore{}(&victim, &sequence)) --i;
+      preempt(victim);
+      continue;
+    }
+    sequence.planned = 1;
+    --budget_;
+    ++i;
+  }
+}
+
+void Scheduler::plan_prefills() {
+  for (std::size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.decode_row >= 0) continue;
+    while (affordable_rows(sequence) <= sequence.computed) {
+      // A prefill waits for blocks rather than throw away work of its own priority.
+      Sequence* victim = cheapest_victim(&sequence);
+      if (victim == nullptr || victim->priority <= sequence.priority) break;
+      preempt(*victim);
+    }
+    plan_chunk(sequence);
+  }
+}
+
+// Nothing could be planned: prefills fill the pool together and all need more. The first goes on, others
+// yield.
+void Scheduler::break_deadlock() {
+  Sequence& first = *running_.front();
+  while (affordable_rows(first) <= first.computed) {
+    Sequence* victim = cheapest_victim(&first);
+    TS_CHECK(victim != nullptr, first.id.value, first.blocks.size(), kv_.free_blocks());
+    preempt(*victim);
+  }
+  plan_chunk(first);
+}
+
+// Rows that the sequence's blocks and all free ones could hold.
+std::int32_t Scheduler::affordable_rows(const Sequence& sequence) const {
+  const std::int64_t blocks = static_cast<std::int64_t>(sequence.blocks.size()) + kv_.free_blocks();
+  return static_cast<std::int32_t>(std::min<std::int64_t>(blocks * options_.block_size, sequence.size()));
+}
+
+// As much of the prompt as budget and pool allow, which may be nothing.
+void Scheduler::plan_chunk(Sequence& sequence) {
+  const std::int32_t computed = sequence.computed;
+  std::int32_t end =
+      std::min(affordable_rows(sequence), computed + std::min(budget_, sequence.size() - computed));
+  if (options_.aligned_chunks && end < sequence.size()) {
+    const std::int32_t aligned = end / options_.block_size * options_.block_size;
+    if (aligned > computed) end = aligned;
+  }
+  if (end <= computed) return;
+  TS_CHECK(grow(sequence, end), end, kv_.free_blocks());
+  sequence.planned = end - computed;
+  budget_ -= sequence.planned;
+}
+
+void Scheduler::admit_waiting(Clock::time_point now) {
+  if (running_.empty()) admission_may_succeed_ = true;
+  while (admission_may_succeed_ && !waiting_.empty() && budget_ > 0 &&
+         static_cast<std::int32_t>(running_.size()) < most_running_) {
+    admission_may_succeed_ = admit(**waiting_.begin(), now);
+  }
+}
+
+bool Scheduler::admit(Sequence& sequence, Clock::time_point now) {
+  // Reserved to the end, so that growing never allocates.
+  const std::int32_t end = sequence.prompt_size + sequence.sampling.max_tokens;
+  sequence.tokens.reserve(static_cast<std::size_t>(end));
+  sequence.blocks.reserve(static_cast<std::size_t>(kv_.blocks_for(end)));
+  sequence.hashes.reserve(static_cast<std::size_t>(kv_.blocks_for(end)));
+
+  // The last token must be computed for its logits, and with prompt logprobs every token whose successor's
+  // logprob has not been handed out.
+  std::int32_t findable = sequence.size() - 1;
+  if (sequence.wants_prompt_logprobs()) findable = std::min(findable, sequence.prompt_logprobs_given);
+  const auto chain =
+      std::span(sequence.hashes)
+          .first(std::min(sequence.hashes.size(), static_cast<std::size_t>(findable / options_.block_size)));
+  const KvCache::Hit hit = kv_.find(chain);
+  if (!fits(sequence, hit)) return false;
+
+  kv_.share(chain.first(static_cast<std::size_t>(hit.blocks)), sequence.blocks);
+  sequence.computed = hit.blocks * options_.block_size;
+  sequence.remembered = hit.blocks;
+  sequence.slot = free_slots_.back();
+  free_slots_.pop_back();
+  sequence.residence = ++residences_;
+  if (!sequence.was_scheduled) {
+    sequence.was_scheduled = true;
+    sequence.times.scheduled = now;
+    sequence.cached_tokens = sequence.computed;
+    if (options_.prefix_caching) {
+      counters_.prefix_queries += sequence.prompt_size;
+      counters_.prefix_hits += sequence.computed;
+    }
+  }
+  waiting_.erase(waiting_.begin());
+  running_.insert(std::ranges::upper_bound(running_, &sequence, RanksBefore{}), &sequence);
+  plan_chunk(sequence);
+  return true;
+}
+
+bool Scheduler::fits(const Sequence& sequence, const KvCache::Hit& hit) {
+  if (running_.empty()) return true;  // checked on submission; every block is free
+  if (kv_.free_blocks() <= hit.blocks - hit.in_use) return false;
+
+  std::int32_t strictness = sequence.preemptions;
+  for (const Sequence* other : running_) strictness = std::max(strictness, other->preemptions);
+  if (!options_.forecast_admission && strictness < 2) return true;
+  forecast_.holdings.clear();
+  forecast_.block_size = options_.block_size;
+  std::int32_t exclusive = 0;
+  for (const Sequence* other : running_) {
+    const std::int32_t own = kv_.exclusive(other->blocks);
+    exclusive += own;
+    forecast_.holdings.push_back({.tokens = other->size(),
+                                  .remaining = likely_remaining(*other, strictness),
+                                  .shared_blocks = static_cast<std::int32_t>(other->blocks.size()) - own});
+  }
+  forecast_.holdings.push_back({.tokens = sequence.size(),
+                                .remaining = likely_remaining(sequence, strictness),
+                                .shared_blocks = hit.in_use});
+  // What one sequence held alone and the newcomer shares would stay when the other leaves first.
+  forecast_.permanent = std::max(kv_.used_blocks() - exclusive, 0) + hit.held_once;
+  const std::int64_t blocks = strictness >= 2 ? forecast_.reserved_blocks() : forecast_.peak_blocks();
+  return blocks <= kv_.blocks();
+}
+
+// strictness: 0 what is likely, 1 the longest seen, 2 all that was asked for.
+std::int32_t Scheduler::likely_remaining(const Sequence& sequence, std::int32_t strictness) const {
+  const std::int32_t most = sequence.remaining();
+  if (strictness >= 2) return most;
+  const auto seen = strictness == 0 ? lengths_.likely_remaining(sequence.generated())
+                                    : lengths_.longest_remaining(sequence.generated());
+  if (seen) return std::min(*seen, most);
+  if (strictness > 0 || !sequence.is_open_ended) return most;
+  return std::min(most, std::max(kAssumedOutput - sequence.generated(), sequence.generated()));
+}
+
+bool Scheduler::grow(Sequence& sequence, std::int32_t rows) {
+  const auto needed = static_cast<std::size_t>(kv_.blocks_for(rows));
+  const std::size_t held = sequence.blocks.size();
+  if (needed <= held) return true;
+  sequence.blocks.resize(needed);
+  if (kv_.take(std::span(sequence.blocks).subspan(held))) return true;
+  sequence.blocks.resize(held);
+  return false;
+}
+
+// Worst priority; of these one that was not preempted before; of these the one with the fewest rows that
+// nobody else holds, since those are what must be computed again; of these the last to arrive.
+Sequence* Scheduler::cheapest_victim(const Sequence* spared) const {
+  const auto cost = [&](const Sequence& s) {
+    return std::tuple(-std::int64_t{s.priority}, s.preemptions, kv_.exclusive(s.blocks), ~s.id.value);
+  };
+  Sequence* cheapest = nullptr;
+  for (Sequence* sequence : running_) {
+    if (sequence == spared) continue;
+    if (cheapest == nullptr || cost(*sequence) < cost(*cheapest)) cheapest = sequence;
+  }
+  return cheapest;
+}
+
+void Scheduler::preempt(Sequence& sequence) {
+  budget_ += sequence.planned;
+  sequence.planned = 0;
+  sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
+  leave_running(sequence);
+  sequence.computed = 0;
+  sequence.remembered = 0;
+  ++sequence.preemptions;
+  ++counters_.preemptions;
+  waiting_.insert(&sequence);
+  preempted_in_step_ = true;
+}
+
+void Scheduler::leave_running(Sequence& sequence) {
+  if (sequence.decode_row >= 0) stop_decoding(sequence);
+  kv_.give_back(sequence.blocks);
+  sequence.blocks.clear();
+  if (sequence.is_started) retired_.push_back(sequence.slot);
+  sequence.is_started = false;
+  free_slots_.push_back(sequence.slot);
+  sequence.slot = -1;
+  running_.erase(std::ranges::lower_bound(running_, &sequence, RanksBefore{}));
+  admission_may_succeed_ = true;
+}
+
+// Rows of decoding sequences stay where they are, so that their block tables need no rewriting; the last one
+// fills the gap of one that leaves.
+void Scheduler::start_decoding(Sequence& sequence) {
+  sequence.decode_row = static_cast<std::int32_t>(decoding_.size());
+  decoding_.push_back(&sequence);
+}
+
+void Scheduler::stop_decoding(Sequence& sequence) {
+  const auto row = static_cast<std::size_t>(sequence.decode_row);
+  decoding_[row] = decoding_.back();
+  decoding_[row]->decode_row = sequence.decode_row;
+  decoding_.pop_back();
+  sequence.decode_row = -1;
+}
+
+void Scheduler::write_plan() {
+  if (budget_ == options_.max_num_batched_tokens)
+    return;  // no work: nobody runs it, retired slots wait for the next
+  writer_.begin(retired_);
+  const auto add = [&](Sequence& sequence) {
+    if (!sequence.is_started) writer_.start(sequence);
+    sequence.is_started = true;
+    writer_.add(sequence);
+    planned_.push_back(&sequence);
+  };
+  for (Sequence* sequence : decoding_) add(*sequence);
+  for (Sequence* sequence : running_) {
+    if (sequence->decode_row < 0 && sequence->planned > 0) add(*sequence);
+  }
+}
+
+}  // namespace tessera

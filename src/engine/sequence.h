@@ -1,0 +1,87 @@
+// One request inside the engine, as plain counters. Made by prepare_sequence() on a client's thread, owned by
+// the scheduler from then on, touched by the engine's thread alone.
+//
+//   tokens     | prompt ........................ | output ......... |
+//   rows       | computed ............. | planned |                     rows lie in `blocks`
+//
+// A sequence decodes when its rows lack only the last token's. Every other state is prefill, also the return
+// of a preempted sequence, whose output is computed again like a prompt.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/request.h"
+#include "kvcache/kv_cache.h"
+
+namespace tessera {
+
+struct Sequence {
+  RequestId id;  // grows with arrival
+  std::int32_t priority = 0;
+  std::shared_ptr<RequestSink> sink;      // shared with the server, which may outlive or forget the request
+  SamplingParams sampling;                // max_tokens is cut to the room in the context
+  std::uint64_t seed = 0;                 // resolved
+  std::vector<std::int32_t> stop_tokens;  // end tokens, unless ignored, and stop_token_ids
+  bool is_open_ended = false;  // max_tokens is only what the context leaves: no hint of the real length
+
+  std::vector<std::int32_t> tokens;  // prompt, then output
+  std::int32_t prompt_size = 0;
+
+  std::int32_t computed = 0;       // leading tokens whose rows are in the pool
+  std::int32_t planned = 0;        // tokens of the step under way
+  std::int32_t most_computed = 0;  // before a preemption; rows below it are recomputed ones
+  std::vector<BlockId> blocks;     // [ceil((computed + planned) / block_size)] or more, in order of position
+  std::vector<BlockHash> hashes;   // of the leading full blocks of `tokens`
+  std::int32_t remembered = 0;     // leading blocks that were offered to the prefix cache
+  BlockHash root;                  // parent of hashes[0]
+
+  std::int32_t slot = -1;        // of the runner; -1: not running
+  bool is_started = false;       // the runner knows the slot
+  std::int32_t decode_row = -1;  // index among the decoding sequences; -1: not decoding
+  std::uint64_t residence = 0;   // number of its stay in the running set: tells rows of an earlier stay apart
+
+  std::int32_t prompt_logprobs_given = 0;
+  std::int32_t cached_tokens = 0;
+  std::int32_t preemptions = 0;
+  bool was_scheduled = false;
+  bool prefill_counted = false;
+  RequestTimes times;
+
+  std::int32_t size() const { return static_cast<std::int32_t>(tokens.size()); }
+  std::int32_t generated() const { return size() - prompt_size; }
+  std::int32_t remaining() const { return sampling.max_tokens - generated(); }
+  bool wants_prompt_logprobs() const {
+    return sampling.prompt_logprobs.has_value() && prompt_logprobs_given < prompt_size - 1;
+  }
+};
+
+// Better priority first, then order of arrival; a preempted sequence came before all who still wait.
+struct RanksBefore {
+  bool operator()(const Sequence* a, const Sequence* b) const {
+    if (a->priority != b->priority) return a->priority < b->priority;
+    return a->id < b->id;
+  }
+};
+
+struct SequenceLimits {
+  std::int32_t vocab = 0;
+  std::int32_t max_model_len = 0;
+  std::int32_t block_size = 0;
+  std::int32_t kv_blocks = 0;
+  bool prefix_caching = true;
+  std::vector<std::int32_t> end_tokens = {};
+  HashKey hash_key;
+};
+
+// Refuses what could never run, with both numbers. O(prompt): hashes its blocks.
+Result<std::unique_ptr<Sequence>> prepare_sequence(RequestId id, GenerationRequest request,
+                                                   std::shared_ptr<RequestSink> sink, std::uint64_t seed,
+                                                   const SequenceLimits& limits);
+
+// Brings `hashes` up to the full blocks within the first `tokens` tokens.
+void extend_hashes(Sequence& sequence, std::int32_t tokens, std::int32_t block_size, HashKey key);
+
+}  // namespace tessera
