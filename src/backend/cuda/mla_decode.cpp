@@ -1,0 +1,166 @@
+// Shapes in, layout out; checks; and the table from (kernel, row format) to launcher.
+#include "backend/cuda/mla_decode.h"
+
+#include <algorithm>
+#include <string>
+
+#include "backend/cuda/mla_kernel.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int kSm90Rows = 64;       // of Q, a wgmma tile
+constexpr int kPortableRows = 16;   // of Q, two mma.sync n-tiles
+constexpr int kMaxParts = 1024;     // the planner has one thread a part
+constexpr int kMaxPieces = 1024;    // of one sequence; the merge keeps one weight a piece
+
+std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+Error refusal(ErrorKind kind, std::string what) { return {kind, "mla_decode", std::move(what)}; }
+
+// A tile of 64 rows costs the tensor cores the same whether it holds 64 query rows or 8. With few rows the portable
+// kernel, whose tile has 16, leaves the memory as the only bound.
+MlaKernel choose(const MlaDecodeShape& shape, const DeviceTraits& device) {
+  if (device.capability != 90) return MlaKernel::kPortable;
+  const bool few = shape.q_tokens * shape.heads <= kPortableRows;
+  return few ? MlaKernel::kPortable : MlaKernel::kSm90;
+}
+
+}  // namespace
+
+Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const DeviceTraits& device) {
+  const auto in_range = [](std::int32_t value, std::int32_t low, std::int32_t high) {
+    return value >= low && value <= high;
+  };
+  if (!in_range(shape.seqs, 1, kMlaMaxSeqs)) {
+    return refusal(ErrorKind::kTooLarge, std::to_string(shape.seqs) + " sequences; 1 to " + std::to_string(kMlaMaxSeqs) +
+                                             " can be planned in one launch");
+  }
+  if (!in_range(shape.q_tokens, 1, kMlaMaxQueryTokens)) {
+    return refusal(ErrorKind::kUnsupported,
+                   std::to_string(shape.q_tokens) + " query tokens a sequence; decode takes 1 to 8, longer runs are prefill");
+  }
+  if (!in_range(shape.heads, 1, kMlaMaxHeads)) {
+    return refusal(ErrorKind::kUnsupported, std::to_string(shape.heads) + " heads; 1 to 128 are supported");
+  }
+  if (shape.kv == KvFormat::kF32) {
+    return refusal(ErrorKind::kUnsupported, "rows of f32; the GPU keeps bf16, fp8 or fp8_ds_mla");
+  }
+  if (shape.max_blocks < 0 || shape.fixed_split_tiles < 0 || !in_range(shape.parts, 0, kMaxParts)) {
+    return refusal(ErrorKind::kInvalidArgument, "max_blocks " + std::to_string(shape.max_blocks) + ", fixed_split_tiles " +
+                                                    std::to_string(shape.fixed_split_tiles) + ", parts " +
+                                                    std::to_string(shape.parts) +
+                                                    "; none may be negative, parts at most 1024");
+  }
+  if (device.capability < 80) {
+    return refusal(ErrorKind::kUnsupported, "compute capability " + std::to_string(device.capability / 10) + "." +
+                                                std::to_string(device.capability % 10) + "; 8.0 or newer is needed");
+  }
+
+  MlaDecodeLayout layout{.shape = shape};
+  layout.kernel = shape.kernel == MlaKernel::kAuto ? choose(shape, device) : shape.kernel;
+  if (layout.kernel == MlaKernel::kSm90 && device.capability != 90) {
+    return refusal(ErrorKind::kUnsupported, "the sm90 kernel needs compute capability 9.0");
+  }
+  layout.tile_rows = layout.kernel == MlaKernel::kSm90 ? kSm90Rows : kPortableRows;
+  const std::int32_t rows = shape.q_tokens * shape.heads;
+  layout.row_tiles = (rows + layout.tile_rows - 1) / layout.tile_rows;
+  const bool shares_tiles =
+      layout.kernel == MlaKernel::kSm90 && shape.kv == KvFormat::kBF16 && layout.row_tiles % 2 == 0;
+  layout.cluster = shares_tiles ? 2 : 1;
+  layout.parts = shape.parts > 0 ? shape.parts : std::max(device.multiprocessors / layout.row_tiles, 1);
+  layout.parts = std::min(layout.parts, kMaxParts);
+  layout.piece_overhead = 5;
+  layout.split_cost = 8;
+  layout.slots = kMlaSlotStep * layout.parts;
+  if (shape.fixed_split_tiles > 0) {
+    const std::int32_t pieces = std::max((shape.max_blocks + shape.fixed_split_tiles - 1) / shape.fixed_split_tiles, 1);
+    if (pieces > kMaxPieces) {
+      return refusal(ErrorKind::kTooLarge, std::to_string(pieces) + " pieces of " +
+                                               std::to_string(shape.fixed_split_tiles) + " tiles in " +
+                                               std::to_string(shape.max_blocks) + " blocks; at most 1024, raise fixed_split_tiles");
+    }
+    layout.slots = pieces * shape.seqs;
+  }
+  std::size_t bytes = 0;
+  const auto carve = [&](std::size_t size) {
+    const std::size_t at = bytes;
+    bytes += aligned(size);
+    return at;
+  };
+  const auto slot_rows = static_cast<std::size_t>(layout.slots) * static_cast<std::size_t>(rows);
+  layout.parts_offset = carve(sizeof(MlaPart) * static_cast<std::size_t>(layout.parts));
+  layout.seqs_offset = carve(sizeof(MlaSeqPlan) * static_cast<std::size_t>(shape.seqs));
+  layout.lse_offset = carve(sizeof(float) * slot_rows);
+  layout.out_offset = carve(sizeof(float) * slot_rows * kMlaLatent);
+  layout.workspace_bytes = bytes;
+  return layout;
+}
+
+namespace {
+Result<void> check_lengths(const MlaDecodeLengths& lengths) {
+  if ((lengths.kv_rows == nullptr) == (lengths.query_rows == nullptr)) {
+    return refusal(ErrorKind::kInvalidArgument, "set exactly one of kv_rows and query_rows");
+  }
+  return {};
+}
+std::byte* at(void* workspace, std::size_t offset) { return static_cast<std::byte*>(workspace) + offset; }
+}  // namespace
+
+Result<void> mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& lengths, void* workspace,
+                      cudaStream_t stream) {
+  TS_TRY(check_lengths(lengths));
+  launch_mla_plan(layout, lengths, reinterpret_cast<MlaPart*>(at(workspace, layout.parts_offset)),
+                  reinterpret_cast<MlaSeqPlan*>(at(workspace, layout.seqs_offset)), stream);
+  return {};
+}
+
+Result<void> mla_decode(const MlaDecodeLayout& layout, const MlaDecodeWork& work, void* workspace, cudaStream_t stream) {
+  TS_TRY(check_lengths(work.lengths));
+  const MlaDecodeShape& shape = layout.shape;
+  const auto row_bytes = kv_row_bytes(shape.kv, KvRowShape::mla(kMlaLatent, kMlaRope));
+  if (work.kv.format != shape.kv || work.kv.block_size != kMlaBlockSize || work.kv.row_bytes != *row_bytes) {
+    return refusal(ErrorKind::kMismatch, "a cache of " + std::string(name_of(work.kv.format)) + " rows of " +
+                                             std::to_string(work.kv.row_bytes) + " bytes in blocks of " +
+                                             std::to_string(work.kv.block_size) + "; the layout expects " +
+                                             std::string(name_of(shape.kv)) + " rows of " + std::to_string(*row_bytes) +
+                                             " bytes in blocks of 64");
+  }
+  if (!(work.softmax_scale > 0.0F) || !(work.kv.scale > 0.0F)) {
+    return refusal(ErrorKind::kInvalidArgument, "softmax scale " + std::to_string(work.softmax_scale) + ", row scale " +
+                                                    std::to_string(work.kv.scale) + "; both must be positive");
+  }
+  const float row_scale = shape.kv == KvFormat::kFp8 ? work.kv.scale : 1.0F;
+  const MlaArgs args{.q = work.q,
+                     .kv = work.kv.data,
+                     .block_table = work.block_table,
+                     .kv_rows = work.lengths.kv_rows,
+                     .query_rows = work.lengths.query_rows,
+                     .out = work.out,
+                     .lse = work.lse,
+                     .parts = reinterpret_cast<const MlaPart*>(at(workspace, layout.parts_offset)),
+                     .seqs_plan = reinterpret_cast<const MlaSeqPlan*>(at(workspace, layout.seqs_offset)),
+                     .partial_out = reinterpret_cast<float*>(at(workspace, layout.out_offset)),
+                     .partial_lse = reinterpret_cast<float*>(at(workspace, layout.lse_offset)),
+                     .scale_log2 = work.softmax_scale * 1.4426950408889634F * row_scale,
+                     .out_scale = row_scale,
+                     .max_blocks = shape.max_blocks,
+                     .seqs = shape.seqs,
+                     .q_tokens = shape.q_tokens,
+                     .heads = shape.heads,
+                     .fixed_tiles = shape.fixed_split_tiles,
+                     .out_f32 = shape.out_f32 ? 1 : 0};
+  if (layout.kernel == MlaKernel::kPortable) {
+    launch_mla_decode_portable(layout, args, stream);
+  } else if (shape.kv == KvFormat::kBF16) {
+    launch_mla_decode_bf16_sm90(layout, args, work.kv, stream);
+  } else if (shape.kv == KvFormat::kFp8) {
+    launch_mla_decode_fp8_sm90(layout, args, stream);
+  } else {
+    launch_mla_decode_fp8_grouped_sm90(layout, args, stream);
+  }
+  launch_mla_merge(layout, args, stream);
+  return {};
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,621 @@
+// mla_decode_*_sm90: attention of 1..8 query tokens a sequence over the latent KV cache, on Hopper's wgmma.
+//
+// In   q        [seqs * q_tokens, heads, 576]  absorbed queries, bf16
+//      kv       [blocks, 64, row]              latent 512 + rope 64; one row is shared by all heads
+// Out  out      [seqs * q_tokens, heads, 512] and lse, or for sequences that are split partial results in f32
+//
+// Bound: a bf16 row is 1,152 bytes and feeds 2*64*(576+512) = 139 kFLOP at 64 rows of Q: 121 FLOP/byte. One H200 (measured
+//   4,493 GB/s, 785 TFLOP/s) balances at 175, so one query token of 64 heads is bound by memory, two or more by the
+//   tensor cores.
+// Work: a thread block takes one 64-row tile of Q (query tokens x heads) and one part of the plan (mla_plan.h).
+// Roles: warpgroups 0 and 1 consume, warpgroup 2 fills. KV tiles of 64 tokens alternate between two stages. Tiles in stage
+//   w are *scored* by warpgroup w (S = Q K^T, softmax); every tile's P V is done by both, each for 256 of the 512 columns,
+//   because 64 x 512 f32 fits no single warpgroup's registers. So the tensor cores do one warpgroup's products while the
+//   other takes exponentials.
+// Hand-over: the scorer writes P over the rope columns of its own tile (chunk 8), which nobody needs any more after the
+//   scores: 64 x 64 values, exactly its size. One named barrier a tile publishes P, the running row maximum and the factor
+//   by which older sums shrink. The maximum is raised only when a row outgrows it by 2^8, so shrinking is rare.
+// Stages are released in halves (columns 0..255, 256..511), each by the warpgroup that multiplies them.
+// Shared memory (bytes): Q 73,728; two KV stages of 73,728; row statistics 2,048; barriers. 223 of 227 KiB.
+// Cluster of 2 (bf16): two row tiles of one sequence share every KV tile; block r loads half r and multicasts it.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+
+#include "backend/cuda/mla_kernel.h"
+#include "backend/cuda/sm90.cuh"
+#include "backend/cuda/wgmma_sm90.cuh"
+
+namespace tessera::cuda::sm90 {
+
+struct Config {
+  static constexpr int kRows = 64;          // of Q: the M of one wgmma
+  static constexpr int kTile = 64;          // KV tokens: one cache block
+  static constexpr int kChunkColumns = 64;  // 128 bytes of 16-bit values: the widest swizzle
+  static constexpr int kChunks = kMlaDim / kChunkColumns;
+  static constexpr int kLatentChunks = kMlaLatent / kChunkColumns;
+  static constexpr int kHalfChunks = kLatentChunks / 2;  // of one consumer
+  static constexpr int kRopeChunk = kLatentChunks;       // later holds P
+  static constexpr int kStages = 2;
+  static constexpr int kChunkBytes = kTile * 128;
+  static constexpr int kTileBytes = kChunks * kChunkBytes;
+  static constexpr int kSwizzleGroup = 8 * 128;  // bytes of the 8 rows over which the swizzle repeats
+  static constexpr int kThreads = 3 * 128;
+  static constexpr int kConsumers = 2 * 128;
+  static constexpr float kRaise = 8.0F;  // log2 by which a row may outgrow its maximum: P stays under 256, exact enough in
+                                         // bf16 and f16, and sums under 2^8 * 2^17 rows, far from the end of f32
+
+  // Offsets in dynamic shared memory, from a 1,024-byte boundary.
+  static constexpr int kQ = 0;
+  static constexpr int kStage = kTileBytes;
+  static constexpr int kMaximum = kStage + kStages * kTileBytes;       // [64] f32, log2 domain
+  static constexpr int kShrink = kMaximum + 4 * kRows;                 // [stages, 64] f32
+  static constexpr int kSum = kShrink + kStages * 4 * kRows;           // [2 pieces, 2 warpgroups, 64] f32
+  static constexpr int kRowScale = kSum + 2 * 2 * 4 * kRows;           // [64] f32
+  static constexpr int kFull = kRowScale + 4 * kRows;                  // [stages, chunks] mbarrier
+  static constexpr int kEmpty = kFull + kStages * kChunks * 8;         // [stages, halves]
+  static constexpr int kQFull = kEmpty + kStages * 2 * 8;
+  static constexpr int kQEmpty = kQFull + 8;
+  static constexpr int kSharedBytes = kQEmpty + 8 + 1024;  // 1,024 to reach the boundary
+};
+static_assert(Config::kTileBytes % 1024 == 0, "swizzled tiles start on 1,024 bytes");
+static_assert(Config::kRopeChunk + 1 == Config::kChunks && Config::kTile == Config::kChunkColumns,
+              "P [64 rows, 64 tokens] takes the place of the rope chunk");
+static_assert(Config::kSharedBytes <= 227 * 1024);
+
+// Named barriers. 0 is __syncthreads.
+enum Named : int { kPublished0 = 1, kPublished1 = 2, kConsumersMeet = 3, kGroup0 = 4, kGroup1 = 5, kFiller = 6 };
+
+// Row formats: the operand type they become in shared memory, and who brings them there.
+struct RowsBf16 {
+  using Operand = Bf16;
+  static constexpr bool kBulkCopy = true;  // one thread and the copy engine, straight into place
+  static constexpr int kConsumerRegisters = 232;
+  static constexpr int kFillerRegisters = 40;
+};
+struct RowsFp8 {
+  using Operand = F16;  // e4m3 fits f16 exactly, and one instruction converts two
+  static constexpr bool kBulkCopy = false;  // a warpgroup loads, converts and stores
+  static constexpr int kConsumerRegisters = 208;
+  static constexpr int kFillerRegisters = 96;
+};
+struct RowsFp8Grouped {
+  using Operand = Bf16;  // scales are arbitrary f32, so the product needs the range of bf16
+  static constexpr bool kBulkCopy = false;
+  static constexpr int kConsumerRegisters = 208;
+  static constexpr int kFillerRegisters = 96;
+};
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ std::uint32_t pack(Bf16, float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const std::uint32_t&>(pair);
+}
+__device__ __forceinline__ std::uint32_t pack(F16, float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return reinterpret_cast<const std::uint32_t&>(pair);
+}
+__device__ __forceinline__ float load_shared(std::uint32_t address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, uint4 value) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
+               "r"(value.w)
+               : "memory");
+}
+
+// KV rows that any query token of the sequence sees.
+__device__ inline std::int32_t most_rows(const MlaArgs& args, std::int32_t seq) {
+  std::int32_t most = 0;
+  for (int token = 0; token < args.q_tokens; ++token) most = max(most, visible_rows(args, seq, token));
+  return most;
+}
+
+// Shared-memory addresses of this block.
+struct Place {
+  std::uint32_t base;
+  __device__ std::uint32_t q() const { return base + Config::kQ; }
+  __device__ std::uint32_t stage(int s) const { return base + Config::kStage + s * Config::kTileBytes; }
+  __device__ std::uint32_t maximum(int row) const { return base + Config::kMaximum + 4 * row; }
+  __device__ std::uint32_t shrink(int s, int row) const {
+    return base + Config::kShrink + 4 * (s * Config::kRows + row);
+  }
+  __device__ std::uint32_t sum(int piece, int group, int row) const {
+    return base + Config::kSum + 4 * ((2 * (piece & 1) + group) * Config::kRows + row);
+  }
+  __device__ std::uint32_t row_scale(int row) const { return base + Config::kRowScale + 4 * row; }
+  __device__ std::uint32_t full(int s, int chunk) const { return base + Config::kFull + 8 * (s * Config::kChunks + chunk); }
+  __device__ std::uint32_t empty(int s, int half) const { return base + Config::kEmpty + 8 * (2 * s + half); }
+  __device__ std::uint32_t q_full() const { return base + Config::kQFull; }
+  __device__ std::uint32_t q_empty() const { return base + Config::kQEmpty; }
+};
+
+// Brings the 64 query rows of a piece to shared memory as f16, each row divided by a power of two so that its largest
+// value lies in [1, 2): f16 then holds it more exactly than bf16 would. Both consumers, one warp a row.
+__device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, std::int32_t seq, std::int32_t first_row) {
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int rows = args.q_tokens * args.heads;
+  const auto* q = static_cast<const uint4*>(args.q) + static_cast<std::int64_t>(seq) * rows * (kMlaDim / 8);
+  for (int row = warp; row < Config::kRows; row += Config::kConsumers / 32) {
+    constexpr int kLoads = (kMlaDim / 8 + 31) / 32;  // 16-byte pieces of a lane
+    uint4 piece[kLoads] = {};
+    float top = 0.0F;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int place_in_row = lane + 32 * i;
+      if (place_in_row < kMlaDim / 8 && first_row + row < rows) {
+        piece[i] = __ldg(q + static_cast<std::int64_t>(first_row + row) * (kMlaDim / 8) + place_in_row);
+      }
+      const std::uint32_t words[4] = {piece[i].x, piece[i].y, piece[i].z, piece[i].w};
+#pragma unroll
+      for (const std::uint32_t word : words) {
+        top = fmaxf(top, fmaxf(fabsf(__uint_as_float(word << 16)), fabsf(__uint_as_float(word & 0xFFFF0000U))));
+      }
+    }
+    for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0U, top, step));
+    int exponent = static_cast<int>(__float_as_uint(top) >> 23) - 127;
+    exponent = top > 0.0F ? min(max(exponent, -100), 100) : 0;
+    const float down = __uint_as_float(static_cast<std::uint32_t>(127 - exponent) << 23);
+    if (lane == 0) store_shared(place.row_scale(row), __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23));
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int place_in_row = lane + 32 * i;
+      if (place_in_row >= kMlaDim / 8) continue;
+      const std::uint32_t words[4] = {piece[i].x, piece[i].y, piece[i].z, piece[i].w};
+      std::uint32_t halves[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        halves[w] = pack(F16{}, __uint_as_float(words[w] << 16) * down, __uint_as_float(words[w] & 0xFFFF0000U) * down);
+      }
+      const int chunk = place_in_row / 8;
+      const int column = place_in_row % 8;
+      store_shared(place.q() + chunk * Config::kChunkBytes + row * 128 + ((column ^ (row & 7)) << 4),
+                   make_uint4(halves[0], halves[1], halves[2], halves[3]));
+    }
+  }
+  fence_async_proxy();
+  named_sync(kConsumersMeet, Config::kConsumers);
+}
+
+// One consumer warpgroup. kGroup: which tiles it scores and which half of the columns it multiplies. kLate: score the own
+// tile before multiplying the other's P (see the order note in the loop).
+template <class Rows, int kCluster, int kGroup, bool kLate>
+struct Consumer {
+  using Operand = typename Rows::Operand;
+  static constexpr int kChunksABarrier = Rows::kBulkCopy ? 1 : 3;
+  static constexpr int kOwnNamed = kGroup == 0 ? kPublished0 : kPublished1;
+  static constexpr int kOtherNamed = kGroup == 0 ? kPublished1 : kPublished0;
+
+  const MlaArgs& args;
+  const Place place;
+  const int warp = (threadIdx.x / 32) % 4;
+  const int lane = threadIdx.x % 32;
+  const int row0 = 16 * warp + lane / 4;  // this thread's rows of the tile are row0 and row0 + 8
+
+  __device__ Consumer(const MlaArgs& a, const Place& p) : args(a), place(p) {}
+
+  // S = Q K^T of the tile in `stage`, as its chunks arrive.
+  __device__ __forceinline__ void score(float (&s)[32], int stage, std::uint32_t parity) const {
+#pragma unroll
+    for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
+      if (chunk % kChunksABarrier == 0) {
+        barrier_wait(place.full(stage, chunk), parity);
+        wgmma_fence();  // needed once; one behind each wait loop keeps the compiler from adding its own
+      }
+      const std::uint64_t q = wgmma_operand(place.q() + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
+      const std::uint64_t k = wgmma_operand(place.stage(stage) + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        wgmma_n64_ss(Operand{}, s, q + 2 * step, k + 2 * step, chunk + step > 0 ? 1 : 0);  // 16 columns are 32 bytes
+      }
+    }
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ std::uint64_t values(int stage) const {
+    return wgmma_operand(place.stage(stage) + kGroup * Config::kHalfChunks * Config::kChunkBytes, Config::kSwizzleGroup,
+                         Config::kChunkBytes);
+  }
+  static constexpr std::uint64_t kValueStep = 16 * 128 / 16;  // 16 tokens, in the descriptor's units of 16 bytes
+
+  __device__ __forceinline__ static void shrink_rows(float (&o)[128], float c0, float c1) {
+    if (!__any_sync(~0U, c0 != 1.0F || c1 != 1.0F)) return;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      o[4 * i] *= c0;
+      o[4 * i + 1] *= c0;
+      o[4 * i + 2] *= c1;
+      o[4 * i + 3] *= c1;
+    }
+  }
+
+  __device__ __forceinline__ void release(int stage) const {
+    if (lane != 0) return;
+    if constexpr (kCluster == 1) {
+      barrier_arrive(place.empty(stage, kGroup));
+    } else {
+      barrier_arrive_at(place.empty(stage, kGroup), kGroup);  // the block that loads this half for both
+    }
+  }
+
+  struct RowState {
+    float top0 = -INFINITY;  // running maximum, log2 domain; kept equal in both consumers
+    float top1 = -INFINITY;
+    float sum0 = 0.0F;  // over this thread's columns of the own tiles
+    float sum1 = 0.0F;
+  };
+
+  // O += P V of a tile that the other warpgroup scored. Issues, does not wait.
+  __device__ __forceinline__ void multiply_other(float (&o)[128], RowState& rows, int stage, std::uint32_t parity,
+                                                 bool first) const {
+    named_sync(kOtherNamed, Config::kConsumers);
+    rows.top0 = load_shared(place.maximum(row0));
+    rows.top1 = load_shared(place.maximum(row0 + 8));
+    if (!first) {
+      const float c0 = load_shared(place.shrink(stage, row0));
+      const float c1 = load_shared(place.shrink(stage, row0 + 8));
+      rows.sum0 *= c0;
+      rows.sum1 *= c1;
+      shrink_rows(o, c0, c1);
+    }
+    for (int chunk = 0; chunk < Config::kHalfChunks; chunk += 1) {  // complete long ago; makes the copy's bytes ours too
+      const int at = (kGroup * Config::kHalfChunks + chunk) / kChunksABarrier * kChunksABarrier;
+      barrier_wait(place.full(stage, at), parity);
+    }
+    const std::uint64_t p =
+        wgmma_operand(place.stage(stage) + Config::kRopeChunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
+    const std::uint64_t v = values(stage);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      wgmma_n256_ss(Operand{}, o, p + 2 * step, v + step * kValueStep, first && step == 0 ? 0 : 1);
+    }
+    wgmma_commit();
+  }
+
+  // Softmax of the own tile, whose scores are complete; publishes P.
+  __device__ __forceinline__ void publish(float (&s)[32], std::uint32_t (&p)[4][4], RowState& rows, float& c0, float& c1,
+                                          float scale0, float scale1, int stage, std::int32_t first_token,
+                                          std::int32_t limit0, std::int32_t limit1, std::int32_t most) const {
+    if (first_token + Config::kTile > min(limit0, limit1)) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const std::int32_t token = first_token + 8 * i + 2 * (lane % 4);
+        if (token >= limit0) s[4 * i] = -INFINITY;
+        if (token + 1 >= limit0) s[4 * i + 1] = -INFINITY;
+        if (token >= limit1) s[4 * i + 2] = -INFINITY;
+        if (token + 1 >= limit1) s[4 * i + 3] = -INFINITY;
+      }
+    }
+    float top0 = -INFINITY;
+    float top1 = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      top0 = fmaxf(top0, fmaxf(s[4 * i], s[4 * i + 1]));
+      top1 = fmaxf(top1, fmaxf(s[4 * i + 2], s[4 * i + 3]));
+    }
+    top0 = fmaxf(top0, __shfl_xor_sync(~0U, top0, 1));
+    top1 = fmaxf(top1, __shfl_xor_sync(~0U, top1, 1));
+    top0 = fmaxf(top0, __shfl_xor_sync(~0U, top0, 2)) * scale0;
+    top1 = fmaxf(top1, __shfl_xor_sync(~0U, top1, 2)) * scale1;
+    c0 = 1.0F;
+    c1 = 1.0F;
+    if (top0 > rows.top0 + Config::kRaise) {  // also when the maximum is still -inf
+      c0 = exp2_fast(rows.top0 - top0);
+      rows.top0 = top0;
+    }
+    if (top1 > rows.top1 + Config::kRaise) {
+      c1 = exp2_fast(rows.top1 - top1);
+      rows.top1 = top1;
+    }
+    if (lane % 4 == 0) {
+      store_shared(place.maximum(row0), rows.top0);
+      store_shared(place.maximum(row0 + 8), rows.top1);
+      store_shared(place.shrink(stage, row0), c0);
+      store_shared(place.shrink(stage, row0 + 8), c1);
+    }
+    const float shift0 = rows.top0 == -INFINITY ? 0.0F : rows.top0;  // a row that sees nothing yet: exp2(-inf) = 0
+    const float shift1 = rows.top1 == -INFINITY ? 0.0F : rows.top1;
+    rows.sum0 *= c0;
+    rows.sum1 *= c1;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      s[4 * i] = exp2_fast(fmaf(s[4 * i], scale0, -shift0));
+      s[4 * i + 1] = exp2_fast(fmaf(s[4 * i + 1], scale0, -shift0));
+      s[4 * i + 2] = exp2_fast(fmaf(s[4 * i + 2], scale1, -shift1));
+      s[4 * i + 3] = exp2_fast(fmaf(s[4 * i + 3], scale1, -shift1));
+      rows.sum0 += s[4 * i] + s[4 * i + 1];
+      rows.sum1 += s[4 * i + 2] + s[4 * i + 3];
+    }
+    const int row = 16 * warp + lane % 16;
+    const std::uint32_t at = place.stage(stage) + Config::kRopeChunk * Config::kChunkBytes + row * 128;
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) p[step][i] = pack(Operand{}, s[8 * step + 2 * i], s[8 * step + 2 * i + 1]);
+      store_matrices(at + (((2 * step + lane / 16) ^ (row & 7)) << 4), p[step]);
+    }
+    if (first_token + Config::kTile > most) {
+      // Rows that nobody sees may hold anything, NaN too, and 0 x NaN is NaN: clear them.
+      const int unseen = Config::kTile - (most - first_token);
+      for (int i = threadIdx.x % 128; i < unseen * Config::kLatentChunks * 8; i += 128) {
+        const int chunk_row = (most - first_token) + i / (Config::kLatentChunks * 8);
+        const int column = i % (Config::kLatentChunks * 8);
+        store_shared(place.stage(stage) + column / 8 * Config::kChunkBytes + chunk_row * 128 + column % 8 * 16,
+                     make_uint4(0, 0, 0, 0));
+      }
+      fence_async_proxy();
+      named_sync(kGroup == 0 ? kGroup0 : kGroup1, 128);
+    }
+    fence_async_proxy();
+    named_arrive(kOwnNamed, Config::kConsumers);
+  }
+
+  // O += P V of the own tile, P in registers. Issues, does not wait.
+  __device__ __forceinline__ void multiply_own(float (&o)[128], const std::uint32_t (&p)[4][4], int stage,
+                                               bool first) const {
+    const std::uint64_t v = values(stage);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      wgmma_n256_rs(Operand{}, o, p[step], v + step * kValueStep, first && step == 0 ? 0 : 1);
+    }
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void write(const float (&o)[128], const RowState& rows, const MlaPiece& piece, int piece_count,
+                                        std::int32_t first_row) const {
+    float sum0 = rows.sum0 + __shfl_xor_sync(~0U, rows.sum0, 1);
+    float sum1 = rows.sum1 + __shfl_xor_sync(~0U, rows.sum1, 1);
+    sum0 += __shfl_xor_sync(~0U, sum0, 2);
+    sum1 += __shfl_xor_sync(~0U, sum1, 2);
+    if (lane % 4 == 0) {
+      store_shared(place.sum(piece_count, kGroup, row0), sum0);
+      store_shared(place.sum(piece_count, kGroup, row0 + 8), sum1);
+    }
+    named_sync(kConsumersMeet, Config::kConsumers);
+    const int total_rows = args.q_tokens * args.heads;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row0 + 8 * half;
+      if (first_row + row >= total_rows) continue;
+      const float sum = load_shared(place.sum(piece_count, 0, row)) + load_shared(place.sum(piece_count, 1, row));
+      const float top = half == 0 ? rows.top0 : rows.top1;
+      const float inverse = sum > 0.0F ? args.out_scale / sum : 0.0F;
+      const std::int64_t at = static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row + row;
+      if (kGroup == 0 && lane % 4 == 0) {
+        const float lse = sum > 0.0F ? (top + __log2f(sum)) * 0.6931471805599453F : -INFINITY;
+        (piece.slot < 0 ? args.lse : args.partial_lse)[at] = lse;
+      }
+      const std::int64_t to = at * kMlaLatent + 256 * kGroup + 2 * (lane % 4);
+      if (piece.slot >= 0 || args.out_f32) {
+        float* out = (piece.slot >= 0 ? args.partial_out : static_cast<float*>(args.out)) + to;
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          *reinterpret_cast<float2*>(out + 8 * i) =
+              make_float2(o[4 * i + 2 * half] * inverse, o[4 * i + 2 * half + 1] * inverse);
+        }
+      } else {
+        auto* out = static_cast<__nv_bfloat16*>(args.out) + to;
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          *reinterpret_cast<std::uint32_t*>(out + 8 * i) =
+              pack(Bf16{}, o[4 * i + 2 * half] * inverse, o[4 * i + 2 * half + 1] * inverse);
+        }
+      }
+    }
+  }
+
+  // A sequence of which no query token sees a row: 0 and -inf. Never split.
+  __device__ inline void write_empty(const MlaPiece& piece, std::int32_t first_row) const {
+    const int total_rows = args.q_tokens * args.heads;
+    const std::int64_t first = static_cast<std::int64_t>(piece.seq) * total_rows + first_row;
+    const int rows = min(Config::kRows, total_rows - first_row);
+    const int words = rows * kMlaLatent / (args.out_f32 ? 4 : 8);
+    auto* out = static_cast<uint4*>(args.out) + first * kMlaLatent / (args.out_f32 ? 4 : 8);
+    for (int i = threadIdx.x; i < words; i += Config::kConsumers) out[i] = make_uint4(0, 0, 0, 0);
+    for (int i = threadIdx.x; i < rows; i += Config::kConsumers) args.lse[first + i] = -INFINITY;
+  }
+
+  __device__ inline void run(std::int32_t part, std::int32_t first_row) const {
+    const int total_rows = args.q_tokens * args.heads;
+    MlaWalk walk(args, part);
+    MlaPiece piece;
+    std::uint32_t done = 0;   // tiles of earlier pieces: gives stage and phase
+    std::uint32_t pieces = 0;
+    float o[128];
+    float s[32];
+    std::uint32_t p[4][4];
+    while (walk.next(args, piece)) {
+      const std::int32_t most = most_rows(args, piece.seq);
+      if (most == 0) {
+        write_empty(piece, first_row);
+        continue;
+      }
+      const std::int32_t last_row = total_rows - 1;  // rows past the end compute something and are not written
+      const std::int32_t limit0 = visible_rows(args, piece.seq, min(first_row + row0, last_row) / args.heads);
+      const std::int32_t limit1 = visible_rows(args, piece.seq, min(first_row + row0 + 8, last_row) / args.heads);
+      float scale0 = args.scale_log2;
+      float scale1 = args.scale_log2;
+      if constexpr (Rows::kBulkCopy) {
+        barrier_wait(place.q_full(), pieces & 1);
+      } else if constexpr (sizeof(Operand) > 0) {
+        load_q(piece.seq, first_row);
+        if constexpr (std::is_same_v<Operand, F16>) {
+          scale0 *= load_shared(place.row_scale(row0));
+          scale1 *= load_shared(place.row_scale(row0 + 8));
+        }
+      }
+      RowState rows;
+      const int tiles = piece.end - piece.begin;
+      int tile = (done & 1) == kGroup ? 0 : 1;  // own tiles are every other one
+      for (; tile < tiles; tile += 2) {
+        const int stage = kGroup;
+        const std::uint32_t parity = ((done + tile) / 2) & 1;
+        const std::uint32_t other_parity = ((done + tile - 1) / 2) & 1;
+        // Early: the other's tile is multiplied and released first. When KV comes from device memory, the own tile arrives
+        // much later, and holding the other's buffer until then would leave the memory idle.
+        // Late: the own tile is scored first. When the tensor cores are the bound, it is there, and its scores run while
+        // the other warpgroup takes exponentials.
+        if constexpr (kLate) {
+          score(s, stage, parity);
+          if (tile > 0) {
+            multiply_other(o, rows, stage ^ 1, other_parity, tile == 1);
+            wgmma_wait<1>();
+          } else {
+            wgmma_wait<0>();
+          }
+        } else {
+          if (tile > 0) {
+            multiply_other(o, rows, stage ^ 1, other_parity, tile == 1);
+            wgmma_wait<0>();
+            release(stage ^ 1);
+          }
+          score(s, stage, parity);
+          wgmma_wait<0>();
+        }
+        float c0;
+        float c1;
+        publish(s, p, rows, c0, c1, scale0, scale1, stage, (piece.begin + tile) * Config::kTile, limit0, limit1, most);
+        if (kLate && tile > 0) {
+          wgmma_wait<0>();
+          release(stage ^ 1);
+        }
+        if (tile > 0) shrink_rows(o, c0, c1);
+        multiply_own(o, p, stage, tile == 0);
+        wgmma_wait<0>();
+        release(stage);
+      }
+      if (tile == tiles) {  // the last tile was the other's
+        const std::uint32_t other_parity = ((done + tile - 1) / 2) & 1;
+        multiply_other(o, rows, kGroup ^ 1, other_parity, tile == 1);
+        wgmma_wait<0>();
+        release(kGroup ^ 1);
+      }
+      if (Rows::kBulkCopy && lane == 0) barrier_arrive(place.q_empty());
+      write(o, rows, piece, pieces, first_row);
+      done += tiles;
+      ++pieces;
+    }
+  }
+
+  __device__ inline void load_q(std::int32_t seq, std::int32_t first_row) const {
+    if constexpr (std::is_same_v<Operand, F16>) load_q_scaled(args, place, seq, first_row);
+  }
+};
+
+// Warpgroup 2 of the bf16 form: one thread that asks the copy engine for tiles.
+template <int kCluster>
+__device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_map, const CUtensorMap& kv_map,
+                                    const Place& place, std::int32_t part, std::int32_t first_row) {
+  const std::uint32_t rank = kCluster == 1 ? 0 : cluster_rank();
+  const int total_rows = args.q_tokens * args.heads;
+  MlaWalk walk(args, part);
+  MlaPiece piece;
+  std::uint32_t done = 0;
+  std::uint32_t pieces = 0;
+  while (walk.next(args, piece)) {
+    if (most_rows(args, piece.seq) == 0) continue;
+    const std::int32_t* table = args.block_table + static_cast<std::int64_t>(piece.seq) * args.max_blocks;
+    std::int32_t block = table[piece.begin];
+    barrier_wait(place.q_empty(), (pieces & 1) ^ 1);
+    barrier_expect(place.q_full(), Config::kTileBytes);
+    for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
+      copy_tile_2d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(), chunk * Config::kChunkColumns,
+                   piece.seq * total_rows + first_row);
+    }
+    for (std::int32_t tile = piece.begin; tile < piece.end; ++tile, ++done) {
+      const std::int32_t next = tile + 1 < piece.end ? table[tile + 1] : 0;
+      const int stage = done & 1;
+      const std::uint32_t parity = ((done / 2) & 1) ^ 1;
+      const auto copy = [&](int chunk) {
+        const std::uint32_t to = place.stage(stage) + chunk * Config::kChunkBytes;
+        if constexpr (kCluster == 1) {
+          barrier_expect(place.full(stage, chunk), Config::kChunkBytes);
+          copy_tile_3d(to, &kv_map, place.full(stage, chunk), chunk * Config::kChunkColumns, 0, block);
+        } else {
+          copy_tile_3d_multicast(to, &kv_map, place.full(stage, chunk), chunk * Config::kChunkColumns, 0, block, 3);
+        }
+      };
+      if constexpr (kCluster == 1) {
+        barrier_wait(place.empty(stage, 0), parity);
+        for (int chunk = 0; chunk < Config::kHalfChunks; ++chunk) copy(chunk);
+        barrier_wait(place.empty(stage, 1), parity);
+        for (int chunk = Config::kHalfChunks; chunk < Config::kChunks; ++chunk) copy(chunk);
+      } else {
+        // Block r fills half r of both blocks. P lies in the rope chunk and is read last by the warpgroup that did not
+        // score the tile, so that chunk goes with that warpgroup's half.
+        barrier_wait_cluster(place.empty(stage, rank), parity);
+        for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_expect(place.full(stage, chunk), Config::kChunkBytes);
+        for (int chunk = 0; chunk < Config::kHalfChunks; ++chunk) copy(rank * Config::kHalfChunks + chunk);
+        if (rank != static_cast<std::uint32_t>(stage)) copy(Config::kRopeChunk);
+      }
+      block = next;
+    }
+    ++pieces;
+  }
+}
+
+template <class Rows, int kCluster, bool kComputeBound>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    decode_kernel(const __grid_constant__ MlaArgs args, const __grid_constant__ CUtensorMap q_map,
+                  const __grid_constant__ CUtensorMap kv_map) {
+  extern __shared__ unsigned char shared[];
+  const Place place{(shared_address(shared) + 1023) / 1024 * 1024};
+  const std::int32_t first_row = blockIdx.x * Config::kRows;
+  const std::int32_t part = blockIdx.y;
+
+  if (threadIdx.x == 0) {
+    constexpr int kFills = Rows::kBulkCopy ? 1 : 128;  // arrivals that complete a chunk
+    for (int stage = 0; stage < Config::kStages; ++stage) {
+      for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_init(place.full(stage, chunk), kFills);
+      for (int half = 0; half < 2; ++half) barrier_init(place.empty(stage, half), 4 * kCluster);
+    }
+    barrier_init(place.q_full(), 1);
+    barrier_init(place.q_empty(), Config::kConsumers / 32);
+    barrier_init_done();
+  }
+  if constexpr (kCluster > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // the plan, the queries, the rows written by earlier kernels
+  asm volatile("griddepcontrol.launch_dependents;");   // the merge waits for the end of this grid by itself
+
+  const int group = __shfl_sync(~0U, threadIdx.x / 128, 0);  // tells the compiler that warps do not diverge here
+  if (group == 2) {
+    give_registers<Rows::kFillerRegisters>();
+    if constexpr (Rows::kBulkCopy) {
+      if (threadIdx.x == Config::kConsumers) {
+        fill_by_copy<kCluster>(args, q_map, kv_map, place, part, first_row);
+      }
+    }
+  } else {
+    take_registers<Rows::kConsumerRegisters>();
+    if (group == 0) {
+      Consumer<Rows, kCluster, 0, false>(args, place).run(part, first_row);
+    } else {
+      Consumer<Rows, kCluster, 1, kComputeBound>(args, place).run(part, first_row);
+    }
+  }
+  if constexpr (kCluster > 1) {
+    __syncwarp();
+    cluster_sync();  // no block leaves while the other may still write into it or arrive at its barriers
+  }
+}
+
+}  // namespace tessera::cuda::sm90

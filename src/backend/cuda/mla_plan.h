@@ -1,0 +1,147 @@
+// How decode attention is divided over the multiprocessors: plain arithmetic, the same on host and device.
+//
+// Work lies on a line. Sequence i covers `overhead + tiles(i)` units of it: first the cost of starting on a sequence
+// (loading Q, writing O), then one unit for each 64-token tile. The line is cut into equal parts, and a cut is moved
+// to the nearest place where cutting makes sense: never inside the overhead, never so close to the end of a sequence
+// that the rest would not pay for its own start. Moving is a monotone function of the cut alone, so neighbouring
+// parts agree without talking to each other, and all parts are computed at once.
+//
+// If giving every part the same number of whole sequences is nearly as even (within split_cost tiles), nothing is
+// split, and nothing needs merging.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define TESSERA_HD __host__ __device__
+#else
+#define TESSERA_HD
+#endif
+
+namespace tessera::cuda {
+
+struct MlaCut {
+  std::int32_t seq;   // = seqs at the end of the line
+  std::int32_t tile;  // in 64-token tiles from the start of the sequence
+};
+
+// One contiguous range of work: [begin, end) in the order of (seq, tile). Empty when both are equal.
+struct MlaPart {
+  MlaCut begin;
+  MlaCut end;
+};
+
+struct MlaSeqPlan {
+  std::int32_t tiles;       // at least 1: an empty sequence must be visited too, to write its zeros
+  std::int32_t pieces;      // 1: written directly; more: partial results to merge
+  std::int32_t first_slot;  // slot of the piece that begins at tile 0
+  std::int32_t next_slots;  // slot of piece s >= 1 is next_slots + s * slot_step
+};
+
+struct MlaPlanRule {
+  std::int32_t seqs;
+  std::int32_t parts;
+  std::int32_t overhead;     // tiles
+  std::int32_t split_cost;   // tiles
+  std::int32_t fixed_tiles;  // 0: free choice of cuts
+};
+
+TESSERA_HD inline std::int32_t mla_tiles(std::int32_t rows) {
+  return rows > 0 ? (rows + 63) / 64 : 1;
+}
+
+// Slots of part p: 2 p for the piece with which it begins, 2 p + 1 for the one that it breaks off.
+inline constexpr std::int32_t kMlaSlotStep = 2;
+
+// The sequence in whose stretch of the line `position` lies. prefix [seqs + 1], prefix[0] = 0, ascending.
+TESSERA_HD inline std::int32_t mla_seq_at(const std::int32_t* prefix, std::int32_t seqs, std::int64_t position) {
+  std::int32_t low = 0;
+  std::int32_t high = seqs;
+  while (low < high) {  // the first i with prefix[i + 1] > position
+    const std::int32_t middle = (low + high) / 2;
+    if (prefix[middle + 1] > position) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+// Cut number `index` of 0..parts. prefix as above, over overhead + tiles.
+TESSERA_HD inline MlaCut mla_even_cut(const MlaPlanRule& rule, const std::int32_t* prefix, std::int32_t index) {
+  const std::int64_t total = prefix[rule.seqs];
+  const std::int64_t position = total * index / rule.parts;
+  if (position >= total) return {rule.seqs, 0};
+  const std::int32_t seq = mla_seq_at(prefix, rule.seqs, position);
+  const std::int32_t tiles = prefix[seq + 1] - prefix[seq] - rule.overhead;
+  std::int32_t tile = static_cast<std::int32_t>(position - prefix[seq]) - rule.overhead;
+  if (rule.fixed_tiles > 0) {
+    tile = tile > 0 ? tile / rule.fixed_tiles * rule.fixed_tiles : 0;
+    return {seq, tile};
+  }
+  // A rest shorter than an eighth of a part, and shorter than its own overhead, is not worth a split.
+  const std::int64_t part = total / rule.parts;
+  const std::int32_t least = static_cast<std::int32_t>(part / 8 < rule.overhead ? part / 8 : rule.overhead);
+  if (tile <= least) return {seq, 0};
+  if (tiles - tile <= least) return {seq + 1, 0};
+  return {seq, tile};
+}
+
+// Cut number `index` when every part gets the same number of whole sequences.
+TESSERA_HD inline MlaCut mla_whole_cut(const MlaPlanRule& rule, std::int32_t index) {
+  const std::int32_t each = (rule.seqs + rule.parts - 1) / rule.parts;
+  const std::int64_t seq = static_cast<std::int64_t>(index) * each;
+  return {seq < rule.seqs ? static_cast<std::int32_t>(seq) : rule.seqs, 0};
+}
+
+// Cost of the whole sequences of part `index` under mla_whole_cut.
+TESSERA_HD inline std::int32_t mla_whole_cost(const MlaPlanRule& rule, const std::int32_t* prefix, std::int32_t index) {
+  return prefix[mla_whole_cut(rule, index + 1).seq] - prefix[mla_whole_cut(rule, index).seq];
+}
+
+// Whether the dearest part of whole sequences is worth keeping.
+TESSERA_HD inline bool mla_whole_is_even_enough(const MlaPlanRule& rule, const std::int32_t* prefix,
+                                                std::int32_t dearest) {
+  return rule.fixed_tiles == 0 && dearest <= prefix[rule.seqs] / rule.parts + rule.split_cost;
+}
+
+TESSERA_HD inline bool mla_before(const MlaCut& a, const MlaCut& b) {
+  return a.seq < b.seq || (a.seq == b.seq && a.tile < b.tile);
+}
+
+// The last of `count` non-empty, ascending parts that begins at or before `cut`.
+TESSERA_HD inline std::int32_t mla_part_at(const MlaPart* parts, std::int32_t count, const MlaCut& cut) {
+  std::int32_t low = 0;
+  std::int32_t high = count;
+  while (high - low > 1) {
+    const std::int32_t middle = (low + high) / 2;
+    if (mla_before(cut, parts[middle].begin)) {
+      high = middle;
+    } else {
+      low = middle;
+    }
+  }
+  return low;
+}
+
+// Pieces and slots of one sequence, once the non-empty parts are known. fixed_base: fixed splits of all sequences
+// before this one.
+TESSERA_HD inline MlaSeqPlan mla_seq_plan(const MlaPlanRule& rule, const MlaPart* parts, std::int32_t count,
+                                          std::int32_t seq, std::int32_t tiles, std::int32_t fixed_base) {
+  if (rule.fixed_tiles > 0) {
+    const std::int32_t pieces = (tiles + rule.fixed_tiles - 1) / rule.fixed_tiles;
+    return {tiles, pieces, fixed_base, fixed_base};
+  }
+  const std::int32_t first = mla_part_at(parts, count, {seq, 0});
+  const std::int32_t last = mla_part_at(parts, count, {seq, tiles - 1});
+  const bool begins_part = parts[first].begin.seq == seq && parts[first].begin.tile == 0;
+  return {tiles, last - first + 1, kMlaSlotStep * first + (begins_part ? 0 : 1), kMlaSlotStep * first};
+}
+
+TESSERA_HD inline std::int32_t mla_slot(const MlaPlanRule& rule, const MlaSeqPlan& seq, std::int32_t piece) {
+  if (piece == 0) return seq.first_slot;
+  return seq.next_slots + piece * (rule.fixed_tiles > 0 ? 1 : kMlaSlotStep);
+}
+
+}  // namespace tessera::cuda
