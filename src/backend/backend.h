@@ -194,11 +194,12 @@ class Backend {
     std::int64_t tokens = 0;     // most query tokens in a step
     std::int64_t seqs = 0;       // most sequences in a step
     std::int64_t heads = 0;      // most query heads a rank attends with (after gathering)
-    std::int64_t head_dim = 0;   // widest head
+    std::int64_t head_dim = 0;   // widest head; latent + rope for MLA
     std::int64_t kv_tokens = 0;  // longest sequence
     std::int64_t vocab = 0;
     std::int64_t width = 0;  // widest activation of a linear (in or out), moe included
     std::int64_t top_k = 0;
+    std::int64_t gate_up = 0;  // twice the width of an expert; 0: not known, then `width`
   };
   // Makes every later call within the limits free of allocation. Returns the bytes of scratch that are now
   // held.
