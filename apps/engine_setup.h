@@ -1,0 +1,59 @@
+// From flags to a running engine: opens the checkpoint, plans memory, loads the ranks. Shared by `serve` and
+// `generate`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/engine.h"
+#include "serve_flags.h"
+#include "tensor/kv_format.h"
+
+namespace tessera {
+
+// What the flags and the checkpoint come to, before a weight is read. Sizes in bytes.
+struct MemoryPlan {
+  std::string model;  // folder
+  std::string architecture;
+  std::int32_t ranks = 1;
+  std::int32_t threads_per_rank = 1;
+  std::int32_t max_model_len = 0;
+  std::int32_t max_num_seqs = 0;
+  std::int32_t max_num_batched_tokens = 0;
+  KvFormat kv_format = KvFormat::kF32;
+  std::int32_t block_size = 0;          // tokens
+  std::int64_t weight_file_bytes = 0;   // of the checkpoint: all ranks together hold about as much
+  std::int64_t kv_bytes_per_token = 0;  // on each rank that holds the token
+  std::int32_t kv_blocks = 0;
+  std::int64_t kv_bytes = 0;  // of the pool, on each rank
+  bool prefix_caching = true;
+  bool batch_invariant = false;
+
+  std::int64_t kv_tokens() const { return std::int64_t{kv_blocks} * block_size; }
+};
+
+Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkpoint);
+std::string describe(const MemoryPlan& plan);  // several lines, for --dry-run and the log
+
+// The engine and what it runs on, in the order in which they must end.
+struct LaunchedEngine {
+  ModelConfig config;
+  MemoryPlan plan;
+  std::size_t weight_bytes = 0;   // held by all ranks
+  std::size_t scratch_bytes = 0;  // likewise
+  std::unique_ptr<Engine> engine;
+};
+
+struct LaunchHooks {
+  std::function<void(double fraction, const std::string& line)>
+      on_progress;                             // while weights are read; any thread
+  std::function<void(const Error&)> on_fatal;  // on the engine's thread: no step is possible any more
+};
+
+Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& checkpoint,
+                                     const LaunchHooks& hooks);
+
+}  // namespace tessera

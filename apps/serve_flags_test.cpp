@@ -1,0 +1,138 @@
+#include "serve_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+namespace tessera {
+namespace {
+
+struct Parsed {
+  ServeFlags flags;
+  std::string error;  // what the user is told; empty when the line is accepted
+};
+
+Parsed parse(std::vector<std::string> arguments) {
+  Parsed parsed;
+  CLI::App app;
+  declare_server_flags(app, parsed.flags);
+  declare_engine_flags(app, parsed.flags);
+  app.allow_extras();
+  arguments = with_dashes(arguments);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    if (!app.remaining().empty()) {
+      parsed.error = unknown_argument(app, app.remaining().front()).message();
+    } else if (const auto checked = check_flags(parsed.flags); !checked) {
+      parsed.error = checked.error().message();
+    }
+  } catch (const CLI::ParseError& error) {
+    parsed.error = error.what();
+  }
+  return parsed;
+}
+
+// The published launch line of the tracked stack, with the model's folder and the sizes changed and without
+// the parts that are refused by name below.
+TEST(ServeFlags, AcceptsThePublishedLaunchLine) {
+  const Parsed parsed = parse({"models/tessera-tiny",
+                               "--served-model-name",
+                               "Kimi-K2.6",
+                               "--trust-remote-code",
+                               "--host",
+                               "0.0.0.0",
+                               "--port",
+                               "5002",
+                               "--tensor-parallel-size",
+                               "1",
+                               "--pipeline-parallel-size",
+                               "1",
+                               "--decode-context-parallel-size",
+                               "1",
+                               "--enable-chunked-prefill",
+                               "--enable-prefix-caching",
+                               "--load-format",
+                               "fastsafetensors",
+                               "--async-scheduling",
+                               "--gpu-memory-utilization",
+                               "0.94",
+                               "--max-model-len",
+                               "8192",
+                               "--max-num-batched-tokens",
+                               "8192",
+                               "--max-num-seqs",
+                               "128",
+                               "--mm-processor-cache-gb",
+                               "0",
+                               "--mm-encoder-tp-mode",
+                               "weights",
+                               "--attention-backend",
+                               "TRITON_MLA",
+                               "--kv-cache-dtype",
+                               "fp8",
+                               "--tool-call-parser",
+                               "kimi_k2",
+                               "--enable-auto-tool-choice",
+                               "--reasoning-parser",
+                               "kimi_k2"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.flags.model, "models/tessera-tiny");
+  EXPECT_THAT(parsed.flags.served_model_names, testing::ElementsAre("Kimi-K2.6"));
+  EXPECT_EQ(parsed.flags.port, 5002);
+  EXPECT_EQ(parsed.flags.max_model_len, 8192);
+  EXPECT_EQ(parsed.flags.max_num_batched_tokens, 8192);
+  EXPECT_EQ(parsed.flags.kv_cache_dtype, "fp8");
+  EXPECT_TRUE(parsed.flags.enable_auto_tool_choice);
+  EXPECT_THAT(
+      parsed.flags.notes,
+      testing::Contains("--load-format fastsafetensors has no effect: weights are memory-mapped and read "
+                        "once, whatever the loader is called."));
+  EXPECT_THAT(parsed.flags.notes,
+              testing::Contains(testing::StartsWith("--attention-backend TRITON_MLA has no effect")));
+}
+
+TEST(ServeFlags, RefusesByNameWhatIsNotBuilt) {
+  EXPECT_THAT(parse({"m", "--decode-context-parallel-size", "8"}).error,
+              testing::HasSubstr("--decode-context-parallel-size 8"));
+  EXPECT_THAT(parse({"m", "-dcp", "8"}).error, testing::HasSubstr("--decode-context-parallel-size 8"));
+  EXPECT_THAT(parse({"m", "--speculative-config", R"({"method":"eagle3"})"}).error,
+              testing::HasSubstr("--speculative-config"));
+  EXPECT_THAT(parse({"m", "--enable-lora"}).error, testing::HasSubstr("merge them into the checkpoint"));
+}
+
+TEST(ServeFlags, NamesTheNearestKnownFlag) {
+  EXPECT_EQ(parse({"m", "--max-model-length", "10"}).error,
+            "--max-model-length: is not a known flag; did you mean --max-model-len?");
+  EXPECT_EQ(parse({"m", "--prot=80"}).error, "--prot: is not a known flag; did you mean --port?");
+  EXPECT_EQ(parse({"m", "--zzzzzzzzzzzz"}).error, "--zzzzzzzzzzzz: is not a known flag; see --help.");
+  EXPECT_THAT(parse({"m", "second"}).error, testing::HasSubstr("second"));
+}
+
+TEST(ServeFlags, TakesUnderscoresAndShortNamesAsVllmDoes) {
+  const Parsed parsed =
+      parse({"m", "--max_model_len=100", "--no_enable_prefix_caching", "-tp", "2", "-q", "fp8", "-O3"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.flags.max_model_len, 100);
+  EXPECT_FALSE(parsed.flags.prefix_caching);
+  EXPECT_EQ(parsed.flags.tensor_parallel_size, 2);
+}
+
+TEST(ServeFlags, EveryBadValueIsNamedWithItsRange) {
+  EXPECT_THAT(parse({"m", "--max-num-seqs", "0"}).error, "--max-num-seqs: is 0; it must be at least 1.");
+  EXPECT_THAT(parse({"m", "--port", "70000"}).error, testing::HasSubstr("between 0 and 65535"));
+  EXPECT_THAT(parse({"m", "--kv-cache-dtype", "int3"}).error,
+              testing::HasSubstr("is 'int3'; it must be one of: auto, f32"));
+  EXPECT_THAT(parse({"m", "--port", "abc"}).error, testing::HasSubstr("abc"));
+  EXPECT_THAT(parse({"m", "--enable-auto-tool-choice"}).error,
+              testing::HasSubstr("needs --tool-call-parser"));
+  EXPECT_THAT(parse({}).error, testing::HasSubstr("model"));
+}
+
+TEST(ServeFlags, ReadsSizesWithUnits) {
+  EXPECT_EQ(parse({"m", "--kv-cache-memory-bytes", "2GiB"}).flags.kv_cache_memory_bytes,
+            std::int64_t{2} << 30);
+}
+
+}  // namespace
+}  // namespace tessera

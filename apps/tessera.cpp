@@ -1,0 +1,124 @@
+// The command line of tessera: one file of flags, one function a command.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "checkpoint/inspect.h"
+#include "generate.h"
+#include "serve.h"
+#include "serve_flags.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kServeExamples = R"(
+Examples:
+  tessera serve models/tessera-tiny --port 8000
+  tessera serve /models/Kimi-K2.6 --served-model-name Kimi-K2.6 --max-model-len 32768 --kv-cache-dtype fp8 \
+      --tool-call-parser kimi_k2 --enable-auto-tool-choice --reasoning-parser kimi_k2
+  tessera serve models/tessera-tiny --dry-run
+
+vLLM's other flags are accepted: those without a meaning here with a note that says why (docs/reference/flags.md).)";
+
+constexpr const char* kGenerateExamples = R"(
+Examples:
+  tessera generate models/tessera-tiny --prompt "The captain stood upon the deck and"
+  tessera generate models/tessera-tiny --chat --prompt "Who are you?" --temperature 0)";
+
+// Environment variables are read here and nowhere else.
+void read_environment(ServeFlags& flags) {
+  for (const char* name : {"TESSERA_API_KEY", "VLLM_API_KEY"}) {
+    if (const char* key = std::getenv(name); key != nullptr && *key != '\0') flags.api_keys.emplace_back(key);
+  }
+  if (const char* seconds = std::getenv("VLLM_LOG_STATS_INTERVAL")) {
+    char* end = nullptr;
+    const double value = std::strtod(seconds, &end);
+    if (end != seconds) flags.log_stats_interval = value;
+  }
+}
+
+int print_error(const Error& error) {
+  std::cerr << "tessera: " << error.message() << '\n';
+  return 2;
+}
+
+int run_inspect(const std::string& model, bool json) {
+  // A folder with weights, a folder with config.json alone, or a config file.
+  const auto print = [&](const Inspection& inspection) {
+    std::cout << (json ? inspect_json(inspection) : inspect_text(inspection)) << '\n';
+    return 0;
+  };
+  const auto checkpoint = Checkpoint::open(model);
+  if (checkpoint) return print(inspect(*checkpoint));
+  if (checkpoint.error().kind == ErrorKind::kNotFound) {
+    const auto config = read_model_config(model);
+    if (config) return print(inspect(*config));
+  }
+  return print_error(checkpoint.error());
+}
+
+int run(const std::vector<std::string>& arguments) {
+  CLI::App app("Serves Kimi-class models: exact, fast, OpenAI-compatible.", "tessera");
+  app.set_version_flag("--version", "tessera " TESSERA_VERSION);
+  app.require_subcommand(1);
+
+  ServeFlags serve_flags;
+  read_environment(serve_flags);
+  CLI::App* serve = app.add_subcommand("serve", "Serve a model over HTTP with OpenAI's protocol");
+  declare_server_flags(*serve, serve_flags);
+  declare_engine_flags(*serve, serve_flags);
+  serve->footer(kServeExamples);
+  serve->allow_extras();
+
+  GenerateFlags generate_flags;
+  CLI::App* generate = app.add_subcommand("generate", "Complete one prompt and print it as it comes");
+  generate->add_option("--prompt", generate_flags.prompt, "Text to continue");
+  generate->add_option("--prompt-file", generate_flags.prompt_file, "File with the text to continue");
+  generate->add_flag("--chat", generate_flags.chat,
+                     "Send the prompt as a user's message through the chat template");
+  generate->add_option("--max-tokens", generate_flags.max_tokens, "Most tokens to generate")
+      ->capture_default_str();
+  generate->add_option("--temperature", generate_flags.temperature,
+                       "0 is greedy (default: the checkpoint's)");
+  generate->add_option("--top-p", generate_flags.top_p, "Default: the checkpoint's");
+  generate->add_option("--top-k", generate_flags.top_k, "Default: the checkpoint's");
+  generate->add_option("--request-seed", generate_flags.seed, "Same seed, same text");
+  generate->add_flag("--ignore-eos", generate_flags.ignore_eos, "Go on after end tokens");
+  generate->add_flag("--quiet", generate_flags.quiet, "Only the text");
+  declare_engine_flags(*generate, generate_flags.engine);
+  generate_flags.engine.max_num_seqs = 1;
+  generate_flags.engine.log_level = "warning";
+  generate->footer(kGenerateExamples);
+  generate->allow_extras();
+
+  std::string inspected;
+  bool json = false;
+  CLI::App* inspect_command =
+      app.add_subcommand("inspect", "Show what a checkpoint holds: formats, sizes, rules, KV bytes");
+  inspect_command->add_option("model", inspected, "Model folder, or a config.json without weights")
+      ->required();
+  inspect_command->add_flag("--json", json, "Print JSON");
+  inspect_command->footer("\nExample:\n  tessera inspect models/tessera-tiny");
+
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  for (CLI::App* command : {serve, generate}) {
+    if (command->parsed() && !command->remaining().empty())
+      return print_error(unknown_argument(*command, command->remaining().front()));
+  }
+  if (inspect_command->parsed()) return run_inspect(inspected, json);
+  if (const auto checked = check_flags(serve->parsed() ? serve_flags : generate_flags.engine); !checked)
+    return print_error(checked.error());
+  return serve->parsed() ? run_serve(serve_flags) : run_generate(generate_flags);
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) { return tessera::run(tessera::with_dashes({argv + 1, argv + argc})); }
