@@ -58,14 +58,4 @@ std::vector<std::int32_t> Listing::find(std::string_view prefix) const {
   return found;
 }
 
-std::string Listing::short_id(const Atom& atom) const {
-  std::size_t needed = 4;
-  for (const Atom& other : atoms) {
-    if (&other == &atom) continue;
-    const auto differs = std::ranges::mismatch(other.id, atom.id).in2;
-    needed = std::max(needed, static_cast<std::size_t>(differs - atom.id.begin()) + 1);
-  }
-  return atom.id.substr(0, needed);
-}
-
 }  // namespace tessera::stack

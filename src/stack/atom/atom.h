@@ -57,10 +57,12 @@ struct FileChange {
 struct Atom {
   std::string id;  // 16 hex digits: of path, kind, removed and added bytes, ordinal among equals
   AtomKind kind = AtomKind::kText;
-  std::int32_t file = 0;          // index into Listing::files
-  LineChange at{};                  // text only: where it is printed
-  std::int32_t ordinal = 0;       // how many equal atoms of this file come before it
-  bool is_reindent = false;       // removed and added lines are equal apart from leading white space
+  std::size_t short_size =
+      4;                     // digits of the shortest prefix, at least 4, that no other id of the listing has
+  std::int32_t file = 0;     // index into Listing::files
+  LineChange at{};           // text only: where it is printed
+  std::int32_t ordinal = 0;  // how many equal atoms of this file come before it
+  bool is_reindent = false;  // removed and added lines are equal apart from leading white space
   std::vector<Section> sections{};  // that enclose its first changed line, outermost first
 };
 
@@ -83,7 +85,7 @@ struct Listing {
   // Indices of the atoms whose id begins with `prefix`.
   std::vector<std::int32_t> find(std::string_view prefix) const;
   // The shortest prefix of this atom's id, at least 4 digits, that no other atom has.
-  std::string short_id(const Atom& atom) const;
+  std::string short_id(const Atom& atom) const { return atom.id.substr(0, atom.short_size); }
 };
 
 struct ListingOptions {

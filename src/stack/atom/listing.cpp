@@ -191,6 +191,20 @@ class Lister {
   std::string ordinal_path_;
 };
 
+// Of ids in order, only the neighbours can share a long prefix.
+void find_short_sizes(std::vector<Atom>& atoms) {
+  std::vector<Atom*> by_id;
+  for (Atom& atom : atoms) by_id.push_back(&atom);
+  std::ranges::sort(by_id, {}, &Atom::id);
+  for (std::size_t i = 1; i < by_id.size(); ++i) {
+    const std::string& one = by_id[i - 1]->id;
+    const auto differs =
+        static_cast<std::size_t>(std::ranges::mismatch(one, by_id[i]->id).in1 - one.begin()) + 1;
+    by_id[i - 1]->short_size = std::max(by_id[i - 1]->short_size, differs);
+    by_id[i]->short_size = std::max(by_id[i]->short_size, differs);
+  }
+}
+
 }  // namespace
 
 Result<Listing> make_listing(const Tree& base, const Tree& tree, const BlobStore& blobs,
@@ -207,6 +221,7 @@ Result<Listing> make_listing(const Tree& base, const Tree& tree, const BlobStore
     if (!only_before) ++after;
   }
   Listing listing = std::move(lister.listing);
+  find_short_sizes(listing.atoms);
   Hasher hasher(Hasher::Kind::kSha256);
   hasher.add("listing1\n" + tree_digest(base.entries) + '\n' + tree_digest(tree.entries) + '\n' +
              std::to_string(static_cast<int>(options.algorithm)) + '\n' + std::to_string(options.text_limit) +

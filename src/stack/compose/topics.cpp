@@ -1,0 +1,190 @@
+#include "stack/compose/topics.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "stack/compose/composer.h"
+#include "stack/object/printable.h"
+
+namespace tessera::stack {
+namespace {
+
+std::string message_of(const Plan& plan, const Bucket& bucket, const std::string& author) {
+  std::string text = (bucket.title.empty() ? bucket.name : bucket.title) + "\n\n";
+  if (!bucket.why.empty()) {
+    text += bucket.why;
+    text += bucket.why.ends_with('\n') ? "\n" : "\n\n";
+  }
+  text += "Tessera-Topic: " + plan.name + "/" + bucket.name + "\n";
+  for (const std::string& other : bucket.co_authors) text += "Co-authored-by: " + other + "\n";
+  if (plan.sign_off) text += "Signed-off-by: " + author + "\n";
+  return text;
+}
+
+class TopicWriter {
+ public:
+  TopicWriter(Workspace& workspace, const Graph& graph, const Ground& ground)
+      : workspace_(workspace),
+        plan_(workspace.plan()),
+        graph_(graph),
+        composer_(workspace.listing, workspace.claims.ownership, workspace.regions, graph_.rank, ground),
+        trees_(composer_, ground, workspace.repository) {
+    if (plan_.linearise) linearise();
+  }
+
+  Result<Composition> write() {
+    Composition out;
+    for (const std::int32_t bucket : graph_.order) {
+      TS_TRY(Topic topic, write_topic(bucket));
+      by_bucket_[bucket] = topic;
+      out.topics.push_back(std::move(topic));
+    }
+    out.integration_ref = "refs/heads/" + plan_.prefix + "/integration";
+    const bool complete = std::ranges::all_of(out.topics, [](const Topic& t) { return t.conflicts.empty(); });
+    if (complete) {
+      TS_TRY(integrate(out));
+    }
+    return out;
+  }
+
+ private:
+  const Bucket& bucket(std::int32_t at) const { return plan_.buckets[static_cast<std::size_t>(at)]; }
+
+  // A topic that needs two unrelated ones makes the second of them stand on the first.
+  void linearise() {
+    for (const std::int32_t at : graph_.order) {
+      const std::vector<std::int32_t> tops = maximal(at);
+      for (std::size_t i = 1; i < tops.size(); ++i) {
+        auto& needs = graph_.needs[static_cast<std::size_t>(tops[i])];
+        if (std::ranges::find(needs, tops[i - 1]) == needs.end()) needs.push_back(tops[i - 1]);
+      }
+    }
+  }
+
+  // The needs of a topic that no other need of it stands on, in line order.
+  std::vector<std::int32_t> maximal(std::int32_t at) const {
+    std::set<std::int32_t> below;
+    const std::vector<std::int32_t> all = graph_.closure(at);
+    for (const std::int32_t need : all) {
+      for (const std::int32_t deeper : graph_.closure(need)) below.insert(deeper);
+    }
+    std::vector<std::int32_t> tops;
+    std::ranges::copy_if(all, std::back_inserter(tops), [&](std::int32_t b) { return !below.contains(b); });
+    return tops;
+  }
+
+  BucketSet set_of(const std::vector<std::int32_t>& buckets) const {
+    BucketSet set{std::vector<bool>(plan_.buckets.size()), false};
+    for (const std::int32_t b : buckets) set.add(b);
+    return set;
+  }
+
+  Result<Oid> commit(const Oid& tree, std::vector<Oid> parents, const std::string& author,
+                     std::string message) {
+    TS_TRY(const Signature who, plan_signature(plan_, author));
+    TS_TRY(const Signature committer, plan_signature(plan_, plan_.author));
+    return workspace_.repository.write_commit({.id = {},
+                                               .tree = tree,
+                                               .parents = std::move(parents),
+                                               .author = who,
+                                               .committer = committer,
+                                               .message = std::move(message)});
+  }
+
+  // The tip of a topic, or what is below it when the topic itself is empty.
+  Oid tip_of(std::int32_t at) const {
+    const Topic& topic = by_bucket_.at(at);
+    return topic.is_empty ? topic.parent : topic.commit;
+  }
+
+  Result<Topic> write_topic(std::int32_t at) {
+    Topic topic{.bucket = at,
+                .ref = "refs/heads/" + plan_.prefix + "/" + bucket(at).name,
+                .stands_on = graph_.closure(at),
+                .conflicts = {},
+                .commit = {},
+                .tree = {},
+                .parent = workspace_.target.id};
+    BucketSet below = set_of(topic.stands_on);
+    TS_TRY(const TreeComposer::Composed under, trees_.compose(workspace_.target.tree, below));
+    below.add(at);
+    TS_TRY(const TreeComposer::Composed over, trees_.compose(workspace_.target.tree, below));
+    std::set<std::int32_t> conflicts(under.conflicts.begin(), under.conflicts.end());
+    conflicts.insert(over.conflicts.begin(), over.conflicts.end());
+    topic.conflicts.assign(conflicts.begin(), conflicts.end());
+    if (!topic.conflicts.empty()) return topic;
+    topic.tree = over.tree;
+
+    std::vector<Oid> tips;
+    std::string names;
+    for (const std::int32_t top : maximal(at)) {
+      const Oid tip = tip_of(top);
+      if (tip == workspace_.target.id || std::ranges::find(tips, tip) != tips.end()) continue;
+      tips.push_back(tip);
+      names += (names.empty() ? "" : " and ") + bucket(top).name;
+    }
+    if (tips.size() == 1) topic.parent = tips.front();
+    if (tips.size() > 1) {
+      TS_TRY(topic.parent, commit(under.tree, tips, plan_.author,
+                                  "Merge " + names + "\n\nWhat " + bucket(at).name + " stands on.\n"));
+    }
+    topic.is_empty = over.tree == under.tree;
+    if (topic.is_empty) return topic;
+    const std::string& author = bucket(at).author.empty() ? plan_.author : bucket(at).author;
+    TS_TRY(topic.commit, commit(over.tree, {topic.parent}, author, message_of(plan_, bucket(at), author)));
+    return topic;
+  }
+
+  Result<void> integrate(Composition& out) {
+    Oid tip = workspace_.target.id;
+    Oid tree = workspace_.target.tree;
+    std::vector<std::int32_t> done;
+    for (const Topic& topic : out.topics) {
+      done.push_back(topic.bucket);
+      if (topic.is_empty) continue;
+      TS_TRY(const TreeComposer::Composed composed, trees_.compose(workspace_.target.tree, set_of(done)));
+      tree = composed.tree;
+      const Bucket& owner = bucket(topic.bucket);
+      const std::string& author = owner.author.empty() ? plan_.author : owner.author;
+      if (plan_.shape == BranchShape::kLinear) {
+        TS_TRY(tip, commit(tree, {tip}, author, message_of(plan_, owner, author)));
+      } else {
+        // The merge's tree is composed, not merged. First parents read as a table of contents.
+        TS_TRY(tip,
+               commit(tree, {tip, topic.commit}, plan_.author,
+                      "Merge " + owner.name + "\n\n" + (owner.title.empty() ? "" : owner.title + "\n\n") +
+                          "Tessera-Topic: " + plan_.name + "/" + owner.name + "\n"));
+      }
+    }
+    out.integration = tip;
+    out.integration_tree = tree;
+    return {};
+  }
+
+  Workspace& workspace_;
+  const Plan& plan_;
+  Graph graph_;  // a copy, which linearise may extend
+  Composer composer_;
+  TreeComposer trees_;
+  std::map<std::int32_t, Topic> by_bucket_;
+};
+
+}  // namespace
+
+Result<Signature> plan_signature(const Plan& plan, const std::string& person) {
+  const std::size_t open = person.find(" <");
+  if (open == std::string::npos || open == 0 || !person.ends_with('>')) {
+    return Error{ErrorKind::kInvalidArgument, "author",
+                 "An author reads \"Name <mail>\", found '" + person + "'; set it under [branches]."};
+  }
+  return Signature{.name = person.substr(0, open),
+                   .email = person.substr(open + 2, person.size() - open - 3),
+                   .seconds = plan.date};
+}
+
+Result<Composition> compose_topics(Workspace& workspace, const Graph& graph, const Ground& ground) {
+  return TopicWriter(workspace, graph, ground).write();
+}
+
+}  // namespace tessera::stack

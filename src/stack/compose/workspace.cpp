@@ -1,0 +1,114 @@
+#include "stack/compose/workspace.h"
+
+#include <filesystem>
+#include <memory>
+
+#include "stack/compose/composer.h"
+#include "stack/compose/word_index.h"
+#include "stack/object/digest.h"
+#include "stack/object/printable.h"
+
+namespace tessera::stack {
+
+std::string Workspace::plan_name() const { return std::filesystem::path(file.path).filename().string(); }
+
+std::string state_ref(const Plan& plan, std::string_view what) {
+  return "refs/tessera-stack/" + plan.name + "/" + std::string(what);
+}
+
+Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_tree) {
+  const Plan& plan = file.plan;
+  TS_TRY(Commit base, repository.read_commit(*oid_from_hex(plan.base)));
+  TS_TRY(Commit target, repository.read_commit(*oid_from_hex(plan.target)));
+  TS_TRY(Tree base_tree, repository.read_tree(base.id));
+  const std::string name = std::filesystem::path(file.path).filename().string();
+  auto ruled = apply_rules(plan, base_tree, raw_tree);
+  if (!ruled) {
+    Error error = std::move(ruled).error();
+    if (error.where.starts_with("plan:")) error.where = name + error.where.substr(4);
+    return error;
+  }
+  TS_TRY(Listing listing, make_listing(base_tree, ruled->tree, repository, {.algorithm = plan.algorithm}));
+  ClaimResolution claims = resolve_claims(plan, listing, name);
+  TS_TRY(std::vector<EditRegion> regions, read_regions(plan, listing, claims.ownership, file.folder(), name));
+  const bool stale = !plan.listing.empty() && plan.listing != listing.fingerprint;
+  return Workspace{.file = std::move(file),
+                   .repository = std::move(repository),
+                   .base = std::move(base),
+                   .target = std::move(target),
+                   .base_tree = std::move(base_tree),
+                   .raw_tree = std::move(raw_tree),
+                   .ruled = *std::move(ruled),
+                   .listing = std::move(listing),
+                   .claims = std::move(claims),
+                   .regions = std::move(regions),
+                   .listing_is_stale = stale};
+}
+
+Result<Workspace> open_workspace(const std::string& plan_path) {
+  TS_TRY(PlanFile file, load_plan(plan_path));
+  TS_TRY(Repository repository, Repository::open(file.beside(file.plan.repository)));
+  const std::optional<Oid> frozen = repository.read_ref(state_ref(file.plan, "tree"));
+  if (!frozen) {
+    return Error{ErrorKind::kNotFound, state_ref(file.plan, "tree"),
+                 "The frozen tree of plan '" + file.plan.name + "' is not in " + repository.path() +
+                     "; read it again: tessera-stack init --refresh."};
+  }
+  TS_TRY(Tree tree, repository.read_tree(*frozen));
+  if (!file.plan.digest.empty() && tree.digest != file.plan.digest) {
+    return Error{ErrorKind::kMismatch, plan_path,
+                 "The plan was made for the tree " + file.plan.digest + ", and " + tree.digest +
+                     " is frozen; tessera-stack absorb --tree SOURCE brings a plan to another tree."};
+  }
+  return make_workspace(std::move(file), std::move(repository), std::move(tree));
+}
+
+Result<Oid> freeze_tree(Repository& repository, const Plan& plan, const Tree& tree) {
+  std::vector<TreeChange> all;
+  for (const TreeEntry& entry : tree.entries) all.push_back({entry.path, entry.mode, entry.oid});
+  TS_TRY(const Oid root, repository.write_tree(std::nullopt, std::move(all)));
+  const std::string ref = state_ref(plan, "tree");
+  TS_TRY(repository.change_refs({{ref, repository.read_ref(ref), root}}));
+  return root;
+}
+
+Graph graph_of(const Workspace& workspace) {
+  // The index is made when the first new name is looked up: most plans with one bucket never ask.
+  auto index = std::make_shared<std::optional<WordIndex>>();  // shared with the function that is copied into
+                                                              // the inputs
+  Graph graph = make_graph({.plan = workspace.plan(),
+                            .listing = workspace.listing,
+                            .ownership = workspace.claims.ownership,
+                            .regions = workspace.regions,
+                            .is_in_base = [&workspace, index](std::string_view word) {
+                              if (!*index) *index = WordIndex::of(workspace.base_tree, workspace.repository);
+                              return (*index)->contains(word);
+                            }});
+  for (Error& error : graph.errors) {
+    if (error.where.starts_with("plan:")) error.where = workspace.plan_name() + error.where.substr(4);
+  }
+  return graph;
+}
+
+Result<void> check_identity(const Workspace& workspace, const Graph& graph) {
+  const Ground ground = ground_on_base(workspace.listing);
+  const Composer composer(workspace.listing, workspace.claims.ownership, workspace.regions, graph.rank,
+                          ground);
+  const BucketSet all{std::vector<bool>(workspace.plan().buckets.size(), true), true};
+  for (std::size_t i = 0; i < workspace.listing.files.size(); ++i) {
+    const FileChange& file = workspace.listing.files[i];
+    const ComposedFile composed = composer.compose(i, all);
+    const bool mode_fits = file.after ? composed.mode == file.after->mode : !composed.mode;
+    const bool bytes_fit = !file.after || (composed.bytes ? *composed.bytes == *file.new_text.bytes
+                                                          : composed.oid == file.after->oid);
+    if (!mode_fits || !bytes_fit || !composed.conflicts.empty()) {
+      return Error{ErrorKind::kInternal, printable(file.path),
+                   "All atoms together do not give the tree's file. This is a bug of tessera-stack; nothing "
+                   "was written. Please "
+                   "report it with the plan and this path."};
+    }
+  }
+  return {};
+}
+
+}  // namespace tessera::stack
