@@ -1,0 +1,308 @@
+#include "backend/cpu/cached_attention.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "backend/cpu/block_product.h"
+#include "backend/cpu/kv_rows.h"
+#include "backend/cpu/softmax_tile.h"
+
+namespace tessera {
+namespace {
+
+// Columns of an item: enough to fill two AVX-512 vectors where heads and tokens allow.
+constexpr std::int64_t kItemColumns = 32;
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; }
+
+// Some tokens of one sequence with chunks of one size.
+struct TokenGroup {
+  std::int32_t seq = 0;
+  std::int32_t first = 0;  // token
+  std::int32_t count = 0;
+  std::int32_t chunks = 0;  // of the token that sees most
+};
+
+struct Shapes {
+  explicit Shapes(const CachedHeads& h)
+      : group(h.heads / h.kv_heads),
+        tokens_in_item(std::max<std::int64_t>(1, kItemColumns / group)),
+        columns(round_up(group * tokens_in_item, kColumnMultiple)),
+        key_stride(round_up(h.key_dim, 32) + kColumnMultiple),  // off the power of two, for the cache's sets
+        value_width(round_up(h.value_dim, 32)),
+        value_stride(h.value_in_key ? key_stride : value_width) {}
+  std::int64_t group;  // query heads of one kv head
+  std::int64_t tokens_in_item;
+  std::int64_t columns;
+  std::int64_t key_stride;
+  std::int64_t value_width;
+  std::int64_t value_stride;
+};
+
+SoftmaxState take_state(Carver& carver, const Shapes& s) {
+  SoftmaxState state;
+  state.peak = carver.take<float>(s.columns);
+  state.total = carver.take<float>(s.columns);
+  state.out = carver.take<float>(s.columns * s.value_width);
+  state.out_stride = s.value_width;
+  return state;
+}
+
+struct Work {
+  Work(Carver carver, const Shapes& s, const CachedHeads& h)
+      : keys(carver.take<float>(kTileRows * s.key_stride + 32)),  // values may be read up to 31 past a key
+        values(h.value_in_key ? keys : carver.take<float>(kTileRows * s.value_stride)),
+        queries(carver.take<float>(h.key_dim * s.columns)),
+        scores(carver.take<float>(kTileRows * s.columns)),
+        decay(carver.take<float>(s.columns)),
+        visible(carver.take<std::int32_t>(s.columns)),
+        chunk(take_state(carver, s)),
+        joined(take_state(carver, s)),
+        bytes(carver.used()) {}
+  float* keys;     // [64, key_stride]
+  float* values;   // [64, value_stride]
+  float* queries;  // [key_dim, columns]
+  float* scores;   // [64, columns]
+  float* decay;    // [columns]
+  std::int32_t* visible;
+  SoftmaxState chunk;
+  SoftmaxState joined;
+  std::size_t bytes;
+};
+
+class CachedCall {
+ public:
+  CachedCall(const CachedHeads& heads, const Tensor& q, const AttentionBatch& batch, const KvLayer& kv)
+      : heads_(heads), shapes_(heads), q_(q), batch_(batch), kv_(kv) {}
+
+  // Query columns of a group for one kv head, transposed: [key_dim, columns].
+  void load_queries(const TokenGroup& group, std::int64_t kv_head, const Work& work) const {
+    const std::int64_t cols = group.count * shapes_.group;
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const float* src = q_.row<float>(group.first + c / shapes_.group) +
+                         (kv_head * shapes_.group + c % shapes_.group) * heads_.key_dim;
+      for (std::int64_t k = 0; k < heads_.key_dim; ++k) work.queries[k * shapes_.columns + c] = src[k];
+    }
+    for (std::int64_t c = cols; c < shapes_.columns; ++c) {
+      for (std::int64_t k = 0; k < heads_.key_dim; ++k) work.queries[k * shapes_.columns + c] = 0;
+    }
+  }
+
+  // The softmax of rows [chunk * size, (chunk + 1) * size) of a group whose queries are loaded.
+  void run_chunk(const TokenGroup& group, std::int64_t kv_head, std::int64_t chunk, const Work& work,
+                 const SoftmaxState& state) const {
+    const std::int64_t cols = group.count * shapes_.group;
+    std::fill_n(state.peak, shapes_.columns, kNone);
+    std::fill_n(state.total, shapes_.columns, 0.0F);
+    std::fill_n(state.out, cols * shapes_.value_width, 0.0F);
+    std::int64_t most = 0;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t t = 0; t < group.count; ++t) {
+      most = std::max<std::int64_t>(most, batch_.visible_rows[group.first + t]);
+      least = std::min<std::int64_t>(least, batch_.visible_rows[group.first + t]);
+    }
+    const std::int64_t size = chunk_rows(most);
+    const std::int64_t end = std::min(most, (chunk + 1) * size);
+    for (std::int64_t start = chunk * size; start < end; start += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, end - start);
+      load_tile(group.seq, kv_head, start, rows, work);
+      for (std::int64_t c = 0; c < shapes_.columns; ++c) {
+        const std::int64_t seen =
+            c < cols ? batch_.visible_rows[group.first + c / shapes_.group] - start : std::int64_t{0};
+        work.visible[c] = static_cast<std::int32_t>(std::clamp<std::int64_t>(seen, 0, rows));
+      }
+      run_tile(cols, rows, least - start < rows, work, state);
+    }
+  }
+
+  void finish(const TokenGroup& group, std::int64_t kv_head, const SoftmaxState& state, const Tensor& out,
+              const Tensor& lse) const {
+    for (std::int64_t c = 0; c < group.count * shapes_.group; ++c) {
+      const std::int64_t token = group.first + c / shapes_.group;
+      const std::int64_t head = kv_head * shapes_.group + c % shapes_.group;
+      const float log_sum =
+          finish_column(state, c, heads_.value_dim, out.row<float>(token) + head * heads_.value_dim);
+      if (lse.data != nullptr) lse.row<float>(token)[head] = log_sum;
+    }
+  }
+
+  const Shapes& shapes() const { return shapes_; }
+
+ private:
+  void load_tile(std::int64_t seq, std::int64_t kv_head, std::int64_t start, std::int64_t rows,
+                 const Work& work) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::byte* row = kv_row(kv_, batch_, seq, start + r);
+      const std::int64_t key_first = kv_head * heads_.key_dim;  // 0 for MLA
+      read_row_values(kv_, row, key_first, heads_.key_dim, work.keys + r * shapes_.key_stride);
+      if (heads_.value_in_key) continue;
+      const std::int64_t value_first = heads_.kv_heads * heads_.key_dim + kv_head * heads_.value_dim;
+      read_row_values(kv_, row, value_first, heads_.value_dim, work.values + r * shapes_.value_stride);
+    }
+  }
+
+  // ragged: some column does not see all rows of the tile.
+  void run_tile(std::int64_t cols, std::int64_t rows, bool ragged, const Work& work,
+                const SoftmaxState& state) const {
+    multiply_rows({.a = work.keys,
+                   .a_stride = shapes_.key_stride,
+                   .b = work.queries,
+                   .b_stride = shapes_.columns,
+                   .c = work.scores,
+                   .c_stride = shapes_.columns,
+                   .rows = rows,
+                   .cols = shapes_.columns,
+                   .depth = heads_.key_dim});
+    softmax_scores({.scores = work.scores,
+                    .stride = shapes_.columns,
+                    .rows = rows,
+                    .cols = shapes_.columns,
+                    .visible = work.visible,
+                    .scale = heads_.scale,
+                    .decay = work.decay},
+                   state);
+    decay_outputs(work.decay, cols, shapes_.value_width, state);
+    BlockProduct product{.a = work.scores,
+                         .a_stride = shapes_.columns,
+                         .b = work.values,
+                         .b_stride = shapes_.value_stride,
+                         .c = state.out,
+                         .c_stride = state.out_stride,
+                         .rows = cols,
+                         .cols = shapes_.value_width,
+                         .depth = rows,
+                         .first = false};
+    // A row that only later tokens see has weight 0 for the earlier ones; but 0 x NaN would reach them.
+    if (!ragged || all_finite(work.values, shapes_.value_stride, rows, heads_.value_dim)) {
+      multiply_columns(product);
+      return;
+    }
+    product.rows = 1;
+    for (std::int64_t c = 0; c < cols; ++c) {
+      product.a = work.scores + c;
+      product.c = state.out + c * state.out_stride;
+      product.depth = work.visible[c];
+      multiply_columns(product);
+    }
+  }
+
+  const CachedHeads& heads_;
+  Shapes shapes_;
+  const Tensor& q_;
+  const AttentionBatch& batch_;
+  const KvLayer& kv_;
+};
+
+// Partial results that are kept at once when chunks of one item go to several threads.
+std::int64_t partial_capacity(int threads) { return std::max<std::int64_t>(kMostChunks, 4 * threads); }
+
+// Groups tokens of a sequence; those of one group have chunks of one size, so a group changes no bit.
+std::int64_t make_groups(const AttentionBatch& batch, std::int64_t tokens_in_item, TokenGroup* groups) {
+  std::int64_t count = 0;
+  for (std::int32_t s = 0; s < batch.seqs; ++s) {
+    for (std::int32_t t = batch.query_start[s]; t < batch.query_start[s + 1];) {
+      const std::int64_t size = chunk_rows(batch.visible_rows[t]);
+      std::int32_t most = batch.visible_rows[t];
+      std::int32_t end = t + 1;
+      while (end < batch.query_start[s + 1] && end - t < tokens_in_item &&
+             chunk_rows(batch.visible_rows[end]) == size) {
+        most = std::max(most, batch.visible_rows[end]);
+        ++end;
+      }
+      groups[count++] = {.seq = s,
+                         .first = t,
+                         .count = end - t,
+                         .chunks = static_cast<std::int32_t>((most + size - 1) / size)};
+      t = end;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+void reserve_cached(CachedScratch& scratch, int threads, std::int64_t tokens, const CachedHeads& heads) {
+  const Shapes shapes(heads);
+  scratch.threads.resize(static_cast<std::size_t>(threads));
+  for (Scratch& thread : scratch.threads) thread.at_least(Work(Carver(nullptr), shapes, heads).bytes);
+  scratch.items.at_least(static_cast<std::size_t>(tokens) * sizeof(TokenGroup));
+  Carver one(nullptr);
+  take_state(one, shapes);
+  scratch.partials.at_least(one.used() * static_cast<std::size_t>(partial_capacity(threads)));
+}
+
+void cached_attention(ThreadPool& pool, CachedScratch& scratch, const CachedHeads& heads, const Tensor& q,
+                      const AttentionBatch& batch, const KvLayer& kv, const Tensor& out, const Tensor& lse) {
+  if (batch.tokens == 0) return;
+  reserve_cached(scratch, pool.size(), batch.tokens, heads);
+  const CachedCall call(heads, q, batch, kv);
+  const Shapes& shapes = call.shapes();
+  auto* groups = reinterpret_cast<TokenGroup*>(scratch.items.at_least(0));
+  const std::int64_t group_count = make_groups(batch, shapes.tokens_in_item, groups);
+  const std::int64_t items = group_count * heads.kv_heads;
+  const auto group_of = [&](std::int64_t item) -> const TokenGroup& { return groups[item / heads.kv_heads]; };
+  const auto work_of = [&](int thread) {
+    return Work(Carver(scratch.threads[static_cast<std::size_t>(thread)].at_least(0)), shapes, heads);
+  };
+
+  if (pool.size() == 1 || items >= 2 * pool.size()) {
+    pool.split(items, [&](ItemRange range, int thread) {
+      const Work work = work_of(thread);
+      for (std::int64_t item = range.first; item < range.last; ++item) {
+        const TokenGroup& group = group_of(item);
+        const std::int64_t kv_head = item % heads.kv_heads;
+        call.load_queries(group, kv_head, work);
+        call.run_chunk(group, kv_head, 0, work, work.joined);
+        for (std::int64_t chunk = 1; chunk < group.chunks; ++chunk) {
+          call.run_chunk(group, kv_head, chunk, work, work.chunk);
+          join_softmax(work.joined, work.chunk, group.count * shapes.group, shapes.value_width);
+        }
+        call.finish(group, kv_head, work.joined, out, lse);
+      }
+    });
+    return;
+  }
+
+  // Few items: their chunks are shared out, as many items at a time as the partial results have room for.
+  Carver one(nullptr);
+  take_state(one, shapes);
+  std::byte* partials = scratch.partials.at_least(0);
+  const auto partial = [&](std::int64_t index) {
+    Carver carver(partials + one.used() * static_cast<std::size_t>(index));
+    return take_state(carver, shapes);
+  };
+  const auto chunks_of = [&](std::int64_t item) { return std::max<std::int64_t>(1, group_of(item).chunks); };
+  for (std::int64_t first = 0; first < items;) {
+    std::int64_t last = first;
+    std::int64_t chunks = 0;
+    while (last < items && chunks + chunks_of(last) <= partial_capacity(pool.size()))
+      chunks += chunks_of(last++);
+    pool.split(chunks, [&](ItemRange range, int thread) {
+      const Work work = work_of(thread);
+      std::int64_t base = 0;  // index of the item's first partial
+      for (std::int64_t item = first; item < last; base += chunks_of(item++)) {
+        const std::int64_t from = std::max(range.first, base);
+        const std::int64_t to = std::min(range.last, base + chunks_of(item));
+        if (from >= to) continue;
+        call.load_queries(group_of(item), item % heads.kv_heads, work);
+        for (std::int64_t i = from; i < to; ++i) {
+          call.run_chunk(group_of(item), item % heads.kv_heads, i - base, work, partial(i));
+        }
+      }
+    });
+    std::int64_t base = 0;
+    for (std::int64_t item = first; item < last; base += chunks_of(item++)) {
+      const SoftmaxState joined = partial(base);
+      for (std::int64_t i = 1; i < chunks_of(item); ++i) {
+        join_softmax(joined, partial(base + i), group_of(item).count * shapes.group, shapes.value_width);
+      }
+      call.finish(group_of(item), item % heads.kv_heads, joined, out, lse);
+    }
+    first = last;
+  }
+}
+
+}  // namespace tessera
