@@ -20,8 +20,8 @@ class LoadProgress {
     std::string label = "weights";
     std::int64_t total_bytes = 0;
     std::chrono::seconds every{5};
-    Clock clock;  // null: std::chrono::steady_clock
-    Sink sink;    // null: no lines
+    Clock clock = {};  // null: std::chrono::steady_clock
+    Sink sink = {};    // null: no lines
   };
   explicit LoadProgress(Options options);
 
