@@ -32,7 +32,8 @@ void expect_refused(std::string_view header, std::size_t data_bytes, ErrorKind k
 TEST(Safetensors, ReadsEntriesInTheOrderOfTheirData) {
   const std::string file = synthetic::safetensors(
       R"( {"b":{"data_offsets":[8,12],"shape":[1],"dtype":"F32"}, "__metadata__":{"a":"b"},
-          "a":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]},"none":{"dtype":"I64","shape":[0,7],"data_offsets":[12,12]}}   )", std::string(12, \'x\'));
+          "a":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]},"none":{"dtype":"I64","shape":[0,7],"data_offsets":[12,12]}}   )",
+      std::string(12, 'x'));
   const auto parsed = parse(file);
   ASSERT_TRUE(parsed) << parsed.error().message();
   ASSERT_EQ(parsed->entries.size(), 3u);
