@@ -192,7 +192,7 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, RequestOutput& o
     ++counters_.failed;
   } else {
     ++counters_.finished;
-    lengths_.add(sequence.generated());
+    learn_length(sequence);
   }
   if (sequence.slot >= 0) {
     leave_running(sequence);
@@ -202,6 +202,16 @@ void Scheduler::finish(Sequence& sequence, FinishReason reason, RequestOutput& o
   }
   auto node = sequences_.extract(sequence.id.value);
   ended_.push_back(std::move(node.mapped()));
+}
+
+void Scheduler::learn_length(const Sequence& sequence) {
+  const std::int64_t asked = sequence.sampling.max_tokens;
+  if (asked == 0 || sequence.stop_tokens.empty()) return;  // its length was known
+  if (sequence.is_open_ended) {
+    lengths_.add(sequence.generated());
+  } else {
+    shares_.add(static_cast<std::int32_t>(sequence.generated() * kWholeShare / asked));
+  }
 }
 
 void Scheduler::begin_deliveries() {

@@ -116,6 +116,7 @@ class Scheduler {
   void advance(Sequence& sequence, std::int32_t count);
   void take_token(Sequence& sequence, SampledToken& sampled, RequestOutput& output, Clock::time_point now);
   void finish(Sequence& sequence, FinishReason reason, RequestOutput& output);
+  void learn_length(const Sequence& sequence);
   RequestOutput& deliver(Sequence& sequence);
   void begin_deliveries();
   std::span<const Delivery> deliveries() const { return {deliveries_.data(), delivered_}; }
@@ -126,7 +127,11 @@ class Scheduler {
   std::int32_t most_running_ = 0;  // max_num_seqs, or fewer when the token budget is smaller
   KvCache kv_;
   PlanWriter writer_;
+  // Experience with the lengths of outputs: tokens of the open-ended ones, and what the others used of their
+  // max_tokens.
+  static constexpr std::int64_t kWholeShare = 10000;
   OutputLengths lengths_;
+  OutputLengths shares_;
   BlockForecast forecast_;
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Sequence>> sequences_;  // by id

@@ -8,8 +8,9 @@
 namespace tessera {
 namespace {
 
-// An output without a stated length is taken to have this many tokens while no experience says otherwise.
-constexpr std::int32_t kAssumedOutput = 4096;
+// An output without a stated length is taken to have this many tokens while no experience says otherwise:
+// longer than nearly all, yet a small part of a pool that is worth having.
+constexpr std::int32_t kAssumedOutput = 16384;
 
 }  // namespace
 
@@ -168,12 +169,21 @@ bool Scheduler::fits(const Sequence& sequence, const KvCache::Hit& hit) {
 // strictness: 0 what is likely, 1 the longest seen, 2 all that was asked for.
 std::int32_t Scheduler::likely_remaining(const Sequence& sequence, std::int32_t strictness) const {
   const std::int32_t most = sequence.remaining();
-  if (strictness >= 2) return most;
-  const auto seen = strictness == 0 ? lengths_.likely_remaining(sequence.generated())
-                                    : lengths_.longest_remaining(sequence.generated());
-  if (seen) return std::min(*seen, most);
-  if (strictness > 0 || !sequence.is_open_ended) return most;
-  return std::min(most, std::max(kAssumedOutput - sequence.generated(), sequence.generated()));
+  if (strictness >= 2 || most <= 0 || sequence.stop_tokens.empty()) return most;
+  const std::int32_t generated = sequence.generated();
+  const std::int32_t least = std::clamp(sequence.sampling.min_tokens - generated, 0, most);
+  const auto judge = [&](const OutputLengths& seen, std::int32_t so_far) {
+    return strictness == 0 ? seen.likely_remaining(so_far) : seen.longest_remaining(so_far);
+  };
+  if (!sequence.is_open_ended) {
+    const std::int64_t asked = sequence.sampling.max_tokens;
+    const auto share = judge(shares_, static_cast<std::int32_t>(generated * kWholeShare / asked));
+    if (!share) return most;
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(*share * asked / kWholeShare + 1, least, most));
+  }
+  if (const auto seen = judge(lengths_, generated)) return std::clamp(*seen, least, most);
+  if (strictness > 0) return most;
+  return std::clamp(std::max(kAssumedOutput - generated, generated), least, most);
 }
 
 bool Scheduler::grow(Sequence& sequence, std::int32_t rows) {
