@@ -1,87 +1,14 @@
 #include "checkpoint/tensor_files.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <system_error>
 
-#include "checkpoint/json_cursor.h"
+#include "checkpoint/shard_index.h"
 
 namespace tessera {
 namespace {
-
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
-constexpr std::size_t kMaxIndexBytes = std::size_t{256} << 20;
-
-// model.safetensors.index.json: {"metadata": {"total_size": N}, "weight_map": {"tensor": "file", …}}
-struct ShardIndex {
-  struct Item {
-    std::string tensor;
-    std::string_view file;  // in `files`
-  };
-  std::vector<Item> items;
-  std::set<std::string, std::less<>> files;
-};
-
-Error bad_index(ErrorKind kind, std::string what) { return {kind, std::string(kIndexName), std::move(what)}; }
-
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos &&
-         std::ranges::none_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
-}
-
-Result<std::string> plain(const JsonCursor::String& text) {
-  if (!text.escaped) return std::string(text.raw);
-  auto unescaped = unescape(text.raw);
-  if (!unescaped) return bad_index(ErrorKind::kCorrupt, "A name holds a malformed escape.");
-  return *std::move(unescaped);
-}
-
-Result<void> parse_weight_map(JsonCursor& cursor, ShardIndex& index) {
-  if (!cursor.take('{', "'{' of weight_map") || cursor.take_if('}')) return {};
-  do {
-    const auto tensor = cursor.take_string("a tensor's name");
-    if (!tensor || !cursor.take(':', "':' after a tensor's name")) return {};
-    const auto file = cursor.take_string("a file's name");
-    if (!file) return {};
-    TS_TRY(std::string tensor_name, plain(*tensor));
-    auto known = index.files.find(file->raw);
-    if (known == index.files.end()) {
-      TS_TRY(const std::string file_name, plain(*file));
-      if (!is_plain_name(file_name)) {
-        return bad_index(
-            ErrorKind::kInvalidArgument,
-            "Shards must lie in the same folder, but one is named \"" + std::string(file->raw) + "\".");
-      }
-      known = index.files.insert(file_name).first;
-    }
-    index.items.push_back({std::move(tensor_name), *known});
-  } while (cursor.take_if(','));
-  cursor.take('}', "',' or '}' in weight_map");
-  return {};
-}
-
-Result<ShardIndex> parse_index(std::string_view json) {
-  ShardIndex index;
-  JsonCursor cursor(json);
-  bool has_map = false;
-  if (cursor.take('{', "'{'") && !cursor.take_if('}')) {
-    do {
-      const auto key = cursor.take_string("a key");
-      if (!key || !cursor.take(':', "':' after a key")) break;
-      if (key->raw == "weight_map" && !has_map) {
-        has_map = true;
-        TS_TRY(parse_weight_map(cursor, index));
-      } else if (!cursor.skip_value()) {
-        break;
-      }
-    } while (cursor.take_if(','));
-    cursor.take('}', "',' or '}'");
-  }
-  if (cursor.failed()) return bad_index(ErrorKind::kCorrupt, "Not valid at " + cursor.problem() + ".");
-  if (!cursor.at_end()) return bad_index(ErrorKind::kCorrupt, "There is text after the closing brace.");
-  if (!has_map) return bad_index(ErrorKind::kCorrupt, "There is no weight_map.");
-  return index;
-}
 
 Result<std::vector<std::string>> list_safetensors(const std::filesystem::path& folder) {
   std::error_code code;
@@ -95,29 +22,53 @@ Result<std::vector<std::string>> list_safetensors(const std::filesystem::path& f
   return names;
 }
 
+Result<std::optional<ShardIndex>> read_index(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / kShardIndexName)) return std::optional<ShardIndex>();
+  TS_TRY(const MappedFile map, MappedFile::open(folder / kShardIndexName));
+  TS_TRY(ShardIndex index,
+         parse_shard_index({reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()}));
+  return std::optional(std::move(index));
+}
+
+// Each tensor of the index lies in the file that it says, and no other tensor does.
+Result<void> compare_with_index(const TensorFiles& files, const ShardIndex& index) {
+  for (const ShardIndex::Item& item : index.items) {
+    const auto found = files.tensors().find(item.tensor);
+    const bool is_somewhere = found != files.tensors().end();
+    if (is_somewhere && files.file(found->second).name == item.file) continue;
+    return Error{ErrorKind::kNotFound, std::string(item.file) + ": " + item.tensor,
+                 "The tensor is missing: " + std::string(kShardIndexName) + " lists it in this file" +
+                     (is_somewhere ? ", but it is in " + files.file(found->second).name + "." : ".")};
+  }
+  if (index.items.size() == files.tensors().size()) return {};
+  std::set<std::string_view> listed;
+  for (const ShardIndex::Item& item : index.items) {
+    if (listed.insert(item.tensor).second) continue;
+    return Error{ErrorKind::kCorrupt, std::string(kShardIndexName),
+                 "weight_map lists " + item.tensor + " twice."};
+  }
+  for (const TensorFile& file : files.files()) {
+    for (const TensorEntry& entry : file.header.entries) {
+      if (listed.contains(entry.name)) continue;
+      return Error{ErrorKind::kMismatch, file.name + ": " + std::string(entry.name),
+                   "The tensor is unexpected: " + std::string(kShardIndexName) + " does not list it."};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<TensorFiles> TensorFiles::open(const std::filesystem::path& folder) {
   TensorFiles result;
-  TS_TRY(std::vector<std::string> present, list_safetensors(folder));
-  std::vector<std::string> names = present;
-  std::optional<ShardIndex> index;
-  MappedFile index_map;
-  if (std::filesystem::exists(folder / kIndexName)) {
-    TS_TRY(index_map, MappedFile::open(folder / kIndexName));
-    const auto bytes = index_map.bytes();
-    if (bytes.size() > kMaxIndexBytes) {
-      return bad_index(ErrorKind::kTooLarge, "The index has " + std::to_string(bytes.size()) +
-                                                 " bytes, over the limit of " +
-                                                 std::to_string(kMaxIndexBytes) + ".");
+  TS_TRY(std::vector<std::string> names, list_safetensors(folder));
+  TS_TRY(const std::optional<ShardIndex> index, read_index(folder));
+  if (index) {
+    for (const std::string& name : names) {
+      if (index->files.contains(name)) continue;
+      result.notes_.push_back(name + " is not named by " + std::string(kShardIndexName) + " and is not read");
     }
-    TS_TRY(index, parse_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
     names.assign(index->files.begin(), index->files.end());
-    for (const std::string& name : present) {
-      if (!index->files.contains(name)) {
-        result.notes_.push_back(name + " is not named by " + std::string(kIndexName) + " and is not read");
-      }
-    }
   }
   if (names.empty()) {
     return Error{ErrorKind::kNotFound, folder.string(),
@@ -128,7 +79,7 @@ Result<TensorFiles> TensorFiles::open(const std::filesystem::path& folder) {
   for (const std::string& name : names) {
     if (index && !std::filesystem::exists(folder / name)) {
       return Error{ErrorKind::kNotFound, name,
-                   "The file is named by " + std::string(kIndexName) + " but is not in the folder."};
+                   "The file is named by " + std::string(kShardIndexName) + " but is not in the folder."};
     }
     TensorFile file{.name = name, .map = {}, .header = {}};
     TS_TRY(file.map, MappedFile::open(folder / name));
@@ -151,33 +102,7 @@ Result<TensorFiles> TensorFiles::open(const std::filesystem::path& folder) {
           first == file.name ? "The tensor is in the header twice." : "The tensor is in " + first + " too."};
     }
   }
-
-  if (index) {
-    for (const ShardIndex::Item& item : index->items) {
-      const auto found = result.tensors_.find(item.tensor);
-      if (found != result.tensors_.end() && result.file(found->second).name == item.file) continue;
-      return Error{
-          ErrorKind::kNotFound, std::string(item.file) + ": " + item.tensor,
-          "The tensor is missing: " + std::string(kIndexName) + " lists it in this file" +
-              (found == result.tensors_.end() ? "."
-                                              : ", but it is in " + result.file(found->second).name + ".")};
-    }
-    if (index->items.size() != result.tensors_.size()) {
-      std::set<std::string_view> listed;
-      for (const ShardIndex::Item& item : index->items) {
-        if (!listed.insert(item.tensor).second) {
-          return bad_index(ErrorKind::kCorrupt, "weight_map lists " + item.tensor + " twice.");
-        }
-      }
-      for (const TensorFile& file : result.files_) {
-        for (const TensorEntry& entry : file.header.entries) {
-          if (listed.contains(entry.name)) continue;
-          return Error{ErrorKind::kMismatch, file.name + ": " + std::string(entry.name),
-                       "The tensor is unexpected: " + std::string(kIndexName) + " does not list it."};
-        }
-      }
-    }
-  }
+  if (index) TS_TRY(compare_with_index(result, *index));
   return result;
 }
 
