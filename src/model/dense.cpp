@@ -48,7 +48,8 @@ class Dense final : public Model {
                                         .kv_tokens = options.limits.positions,
                                         .vocab = config_.vocab,
                                         .width = std::max({config_.hidden, 2 * width_.count, qkv_width()}),
-                                        .top_k = 0});
+                                        .top_k = 0,
+                                        .gate_up = 0});
   }
 
   std::int64_t layers() const override { return config_.layers; }

@@ -73,7 +73,8 @@ class Kimi final : public Model {
                                         .kv_tokens = options.limits.positions,
                                         .vocab = config_.vocab,
                                         .width = widest_linear(),
-                                        .top_k = config_.moe.top_k});
+                                        .top_k = config_.moe.top_k,
+                                        .gate_up = 2 * expert_width()});
   }
 
   std::int64_t layers() const override { return config_.layers; }
@@ -312,13 +313,16 @@ class Kimi final : public Model {
     return moe;
   }
 
+  std::int64_t expert_width() const {
+    return shard_.expert_parallel ? config_.moe.expert_width : shard_.even(config_.moe.expert_width).count;
+  }
   std::int64_t widest_mlp() const {
     return std::max(shard_.even(config_.dense_width).count,
                     shard_.even(config_.moe.shared_experts * config_.moe.expert_width).count);
   }
   std::int64_t widest_linear() const {
     const MlaConfig& mla = config_.mla;
-    return std::max({config_.hidden, 2 * widest_mlp(), 2 * config_.moe.expert_width, mla.q_lora_rank,
+    return std::max({config_.hidden, 2 * widest_mlp(), 2 * expert_width(), mla.q_lora_rank,
                      heads_ * (mla.nope_dim + mla.rope_dim) + mla.kv_lora_rank + mla.rope_dim,
                      heads_ * (mla.kv_lora_rank + mla.rope_dim), heads_ * mla.v_dim});
   }

@@ -55,7 +55,7 @@ class Model {
 
 struct LoadOptions {
   StepLimits limits;
-  Shard shard;  // this rank's place; its communicator must outlive the model
+  Shard shard = {};  // this rank's place; its communicator must outlive the model
   std::function<void(std::int64_t bytes)>
       on_bytes;  // called with the file bytes that have just been read; may be empty
 };

@@ -1,0 +1,28 @@
+// The shipped model, loaded on one rank or several, ready to run hand-made plans.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/model_runner.h"
+#include "engine/step_plan.h"
+
+namespace tessera::test {
+
+struct TinyOptions {
+  int ranks = 1;
+  bool expert_parallel = false;
+  KvFormat kv_format = KvFormat::kF32;
+  std::int32_t block_size = 64;
+  bool batch_invariant = false;
+};
+
+struct TinyModel {
+  std::unique_ptr<StepRunner> runner;  // all ranks
+  ModelRunner* first = nullptr;        // rank 0's, inside `runner`
+  RunnerOptions options;
+};
+
+TinyModel load_tiny(const TinyOptions& tiny);
+
+}  // namespace tessera::test
