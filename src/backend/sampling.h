@@ -32,12 +32,12 @@ struct SamplingRow {
   std::int32_t logprobs =
       -1;  // alternatives wanted besides the chosen token; -1: none, not even the chosen token's
 
-  std::span<const std::pair<std::int32_t, float>> logit_bias;  // (token, added)
-  std::span<const std::int32_t> banned;         // never chosen: end tokens while under min_tokens
-  std::span<const std::uint64_t> allowed;       // bit per token; empty: all are allowed
-  std::span<const std::int32_t> prompt_tokens;  // for the repetition penalty; may repeat
-  std::span<const std::pair<std::int32_t, std::int32_t>>
-      out_counts;  // (token, times generated), for all three penalties
+  std::span<const std::pair<std::int32_t, float>> logit_bias = {};  // (token, added)
+  std::span<const std::int32_t> banned = {};         // never chosen: end tokens while under min_tokens
+  std::span<const std::uint64_t> allowed = {};       // bit per token; empty: all are allowed
+  std::span<const std::int32_t> prompt_tokens = {};  // for the repetition penalty; may repeat
+  std::span<const std::pair<std::int32_t, std::int32_t>> out_counts =
+      {};  // (token, times generated), for all three penalties
 };
 
 struct SampledToken {
