@@ -1,0 +1,76 @@
+#include "stack/command/read_tree.h"
+
+#include <filesystem>
+
+#include "stack/object/digest.h"
+#include "stack/object/printable.h"
+#include "stack/object/tree_digest.h"
+#include "stack/source/source.h"
+
+namespace tessera::stack {
+namespace {
+
+Result<SourceTree> read_git(Repository& repository, const SourceSpec& spec) {
+  TS_TRY(const Repository source, Repository::open(spec.location));
+  TS_TRY(const Oid commit, source.resolve_commit(spec.ref.empty() ? "HEAD" : spec.ref));
+  TS_TRY(Tree tree, source.read_tree(commit, spec.path));
+  for (TreeEntry& entry : tree.entries) {
+    if (entry.mode == FileMode::kGitlink || entry.unreadable || repository.contains(entry.oid)) continue;
+    TS_TRY(const std::string bytes, source.read(entry.oid));
+    TS_TRY(repository.write(bytes));
+  }
+  return SourceTree{.tree = std::move(tree), .root = spec.path};
+}
+
+}  // namespace
+
+Result<SourceTree> read_tree_into(Repository& repository, const SourceSpec& spec, const Session& session) {
+  if (spec.kind == SourceKind::kGit) return read_git(repository, spec);
+  ProgressLine line(session);
+  ReadOptions options;
+  options.blobs = &repository;
+  options.want = [&](std::string_view, const Oid& oid) { return !repository.contains(oid); };
+  options.progress = [&](const Progress& progress) {
+    line.show(progress.what, progress.done, progress.total);
+  };
+  TS_TRY(SourceTree read, read_source(spec, options));
+  std::vector<TreeEntry> kept;
+  for (TreeEntry& entry : read.tree.entries) {
+    if (entry.oid == Oid{}) {
+      read.tree.notes.push_back("The path " + printable(entry.path) + " is left out: " +
+                                entry.unreadable.value_or("its bytes cannot be had") + ".");
+    } else {
+      kept.push_back(std::move(entry));
+    }
+  }
+  if (kept.size() != read.tree.entries.size()) {
+    read.tree.entries = std::move(kept);
+    read.tree.digest = tree_digest(read.tree.entries);
+  } else {
+    read.tree.entries = std::move(kept);
+  }
+  return read;
+}
+
+Result<SourceSpec> source_of_plan(const PlanFile& file) {
+  TS_TRY(SourceSpec spec, parse_source(file.plan.source));
+  spec.location = file.beside(spec.location);
+  return spec;
+}
+
+std::string path_relative_to(const std::string& path, const std::string& plan_path) {
+  if (std::filesystem::path(path).is_absolute()) return path;
+  const std::filesystem::path folder = std::filesystem::absolute(plan_path).parent_path();
+  return std::filesystem::absolute(path)
+      .lexically_normal()
+      .lexically_relative(folder.lexically_normal())
+      .string();
+}
+
+SourceSpec relative_to(const SourceSpec& spec, const std::string& plan_path) {
+  SourceSpec out = spec;
+  out.location = path_relative_to(spec.location, plan_path);
+  return out;
+}
+
+}  // namespace tessera::stack

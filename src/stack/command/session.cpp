@@ -1,0 +1,115 @@
+#include "stack/command/session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "stack/object/printable.h"
+
+namespace tessera::stack {
+
+Result<std::string> Session::plan_path() const {
+  if (!plan.empty()) return plan;
+  std::error_code failed;
+  std::filesystem::path folder = std::filesystem::current_path(failed);
+  std::string relative;
+  while (!failed) {
+    if (std::filesystem::exists(folder / "stack.toml", failed)) return relative + "stack.toml";
+    if (folder == folder.parent_path()) break;
+    folder = folder.parent_path();
+    relative += "../";
+  }
+  return Error{ErrorKind::kNotFound, "stack.toml",
+               "There is no plan here or in any folder above; tessera-stack init writes one, --plan FILE "
+               "names another."};
+}
+
+void Session::say(std::string_view line) const {
+  if (!json && !quiet) out << line << '\n';
+}
+
+void Session::warn(std::string_view sentence) const { err << "warning: " << printable(sentence) << '\n'; }
+
+void Session::answer(std::string_view command, const nlohmann::ordered_json& body) const {
+  if (!json) return;
+  nlohmann::ordered_json whole{{"schema", 1}, {"command", command}};
+  whole.update(body);
+  out << whole.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+Exit exit_of(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::kInternal:
+      return Exit::kBug;
+    case ErrorKind::kConflict:
+      return Exit::kConflict;
+    default:
+      return Exit::kInput;
+  }
+}
+
+Exit report(const Session& session, const Error& error) {
+  session.err << "error: " << printable(error.message()) << '\n';
+  session.answer(
+      "error",
+      {{"kind", name_of(error.kind)}, {"where", printable(error.where)}, {"what", printable(error.what)}});
+  return exit_of(error);
+}
+
+ProgressLine::ProgressLine(const Session& session)
+    : session_(session), started_(session.seconds ? session.seconds() : 0) {}
+
+ProgressLine::~ProgressLine() {
+  if (is_shown_) session_.err << "\r\x1b[K" << std::flush;
+}
+
+void ProgressLine::show(std::string_view what, std::uint64_t done, std::uint64_t total) {
+  if (!session_.shows_progress || session_.quiet || !session_.seconds) return;
+  const double now = session_.seconds();
+  if (now - started_ < 1.0 || now - last_ < 0.2) return;
+  last_ = now;
+  is_shown_ = true;
+  session_.err << "\r\x1b[K" << printable(what);
+  char text[64];
+  if (total > 0) {
+    std::snprintf(text, sizeof text, " %3.0f %%",
+                  100.0 * static_cast<double>(done) / static_cast<double>(total));
+  } else {
+    std::snprintf(text, sizeof text, " %.0f MiB", static_cast<double>(done) / (1 << 20));
+  }
+  session_.err << text << std::flush;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  std::vector<std::vector<std::string>> cells;
+  for (const auto& row : rows) {
+    std::vector<std::string>& shown = cells.emplace_back();
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      shown.push_back(printable(row[i]));
+      if (widths.size() <= i) widths.push_back(0);
+      widths[i] = std::max(widths[i], shown[i].size());
+    }
+  }
+  std::string out;
+  for (const auto& row : cells) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    while (line.ends_with(' ')) line.pop_back();
+    out += line + '\n';
+  }
+  return out;
+}
+
+void put_path(nlohmann::ordered_json& object, std::string_view path) {
+  if (is_utf8(path))
+    object["path"] = path;
+  else
+    object["path_bytes"] = percent_encoded(path);
+}
+
+}  // namespace tessera::stack

@@ -1,0 +1,71 @@
+// What every verb of the command line shares: common options, where output goes, how results become exit
+// codes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tessera::stack {
+
+enum class Exit : std::int32_t {
+  kTrue = 0,      // done, and the answer is yes
+  kFalse = 1,     // done, and the answer is no: differences, unassigned atoms, failed expectations
+  kUsage = 2,     // wrong flags
+  kInput = 3,     // plan, archive or repository cannot be used
+  kConflict = 4,  // there are conflicts to solve; nothing that somebody else did was overwritten
+  kBug = 5,       // a promise of our own did not hold
+};
+
+struct Session {
+  std::ostream& out;
+  std::ostream& err;
+  std::string plan;  // given with --plan; empty: stack.toml, looked for upward
+  bool json = false;
+  bool dry_run = false;
+  bool quiet = false;
+  bool shows_progress = false;         // stderr is a terminal
+  std::function<std::string()> now{};  // ISO 8601, UTC
+  std::function<double()> seconds{};   // a clock that never goes back
+
+  // The plan's path.
+  Result<std::string> plan_path() const;
+  // A line for people: not with --json or --quiet.
+  void say(std::string_view line) const;
+  // A sentence that matters although the run goes on; on stderr, also with --quiet.
+  void warn(std::string_view sentence) const;
+  // The machine's answer; adds "schema" and "command" in front.
+  void answer(std::string_view command, const nlohmann::ordered_json& body) const;
+};
+
+Exit exit_of(const Error& error);
+// Prints the error (as JSON on stdout with --json) and gives its exit code.
+Exit report(const Session& session, const Error& error);
+
+// Shows how far something is that takes more than a second; silent otherwise.
+class ProgressLine {
+ public:
+  explicit ProgressLine(const Session& session);
+  ~ProgressLine();
+  void show(std::string_view what, std::uint64_t done, std::uint64_t total);
+
+ private:
+  const Session& session_;
+  double started_ = 0;
+  double last_ = 0;
+  bool is_shown_ = false;
+};
+
+// Columns for people: pads all but the last, escapes control characters.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+// A path for JSON: as it is when UTF-8, else percent-encoded under another key.
+void put_path(nlohmann::ordered_json& object, std::string_view path);
+
+}  // namespace tessera::stack
