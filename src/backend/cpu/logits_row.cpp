@@ -44,7 +44,11 @@ void row_weights_simd(const float* logits, std::int64_t vocab, float peak, float
   const Tag d;
   const Vec top = hn::Set(d, peak);
   const Vec by = hn::Set(d, inverse_temperature);
-  const auto weight = [&](Vec x) { return hn::Exp(d, hn::Mul(hn::Sub(x, top), by)); };
+  const Vec least = hn::Set(d, -87.0F);  // no subnormal weights: they are slow and never drawn
+  const auto weight = [&](Vec x) {
+    const Vec exponent = hn::Mul(hn::Sub(x, top), by);
+    return hn::IfThenZeroElse(hn::Lt(exponent, least), hn::Exp(d, exponent));
+  };
   std::int64_t i = 0;
   for (; i + kLanes <= vocab; i += kLanes) hn::StoreU(weight(hn::LoadU(d, logits + i)), d, weights + i);
   for (; i < vocab; ++i) weights[i] = hn::GetLane(weight(hn::Set(d, logits[i])));
