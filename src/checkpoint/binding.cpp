@@ -22,6 +22,7 @@ struct ForeignSuffix {
   std::string_view meaning;
 };
 constexpr ForeignSuffix kForeignSuffixes[] = {
+    {".weight_packed", "a packed form of a matrix that is never quantised"},
     {".weight_scale_2", "NVFP4 (ModelOpt)"},
     {".weight_global_scale", "NVFP4 (compressed-tensors)"},
     {".input_scale", "static activation scales"},
@@ -65,16 +66,16 @@ class Binder {
     stored_ = naming_.stored(parameter.name);
     BoundParameter bound{.parameter = std::move(parameter)};
     const Parameter& p = bound.parameter;
-    const std::optional<Ref> plain = find(p.has_weight_suffix ? ".weight" : "");
-    const std::optional<Ref> packed = p.is_matrix() ? find(".weight_packed") : std::nullopt;
+    // Packed first: nearly all matrices of a large model are. A weight beside it is left over and found
+    // later.
+    const std::optional<Ref> packed =
+        p.role == ParameterRole::kLinear ? find(".weight_packed") : std::nullopt;
+    const std::optional<Ref> plain = packed ? std::nullopt : find(p.has_weight_suffix ? ".weight" : "");
     if (!plain && !packed) {
       if (p.optional) return {};
       return Error{
           ErrorKind::kNotFound, where_missing(stored_ + (p.has_weight_suffix ? ".weight" : "")),
           "The tensor is missing: " + config_.architecture_name + " needs it as " + shape_of(p) + "."};
-    }
-    if (plain && packed) {
-      return bad(*packed, ErrorKind::kCorrupt, "The matrix is there twice: as weight and as weight_packed.");
     }
     if (packed) {
       TS_TRY(bind_int4(bound, *packed));
@@ -155,19 +156,15 @@ class Binder {
 
   Result<void> bind_int4(BoundParameter& bound, Ref packed) {
     const Parameter& p = bound.parameter;
-    if (p.role != ParameterRole::kLinear) {
-      return bad(packed, ErrorKind::kUnsupported,
-                 "The matrix is packed as int4; expected BF16 or F32, as it is never quantised.");
-    }
     const std::optional<Ref> scale = find(".weight_scale");
     const std::optional<Ref> shape = find(".weight_shape");
-    if (find(".weight_global_scale")) {
-      return bad(packed, ErrorKind::kUnsupported, "The matrix is NVFP4 (compressed-tensors)" + supported());
-    }
     if (p.cols % kInt4Group != 0) {
       return bad(packed, ErrorKind::kUnsupported,
                  "int4 in groups of 32 needs a width that 32 divides, but " + shape_of(p) + " has " +
                      std::to_string(p.cols) + ".");
+    }
+    if (files_.entry(packed).dtype == DType::kU8 && find(".weight_global_scale")) {
+      return bad(packed, ErrorKind::kUnsupported, "The matrix is NVFP4 (compressed-tensors)" + supported());
     }
     if (!scale) return missing_part(packed, ".weight_scale", "int4");
     if (!shape) return missing_part(packed, ".weight_shape", "int4");
@@ -236,6 +233,9 @@ class Binder {
 
   Error unexpected(const TensorFile& file, const TensorEntry& entry) const {
     const std::string where = file.name + ": " + std::string(entry.name);
+    if (entry.name.ends_with(".weight") && files_.tensors().contains(std::string(entry.name) + "_packed")) {
+      return {ErrorKind::kCorrupt, where, "The matrix is there twice: as weight and as weight_packed."};
+    }
     for (const ForeignSuffix& foreign : kForeignSuffixes) {
       if (entry.name.ends_with(foreign.suffix)) {
         return {ErrorKind::kUnsupported, where,

@@ -394,7 +394,7 @@ TEST(CheckpointDefect, DuplicateTensor) {
   model = small_model(int4_experts);
   model.files[kFile].push_back(
       {"model.layers.1.mlp.experts.0.up_proj.weight", "BF16", {64, 160}, std::string(64 * 160 * 2, 'x')});
-  expect_refused(model, ErrorKind::kCorrupt, kFile, "experts.0.up_proj.weight_packed", "twice");
+  expect_refused(model, ErrorKind::kCorrupt, kFile, "experts.0.up_proj.weight: ", "twice");
 }
 
 TEST(CheckpointDefect, ForeignFormatsAreNamed) {
