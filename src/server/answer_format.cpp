@@ -1,0 +1,81 @@
+#include "server/answer_format.h"
+
+#include <algorithm>
+
+#include "server/protocol/json_writer.h"
+
+namespace tessera {
+
+void append_usage(std::string& out, const Usage& usage) {
+  out += R"({"prompt_tokens":)";
+  append_json_number(out, usage.prompt_tokens);
+  out += R"(,"total_tokens":)";
+  append_json_number(out, usage.prompt_tokens + usage.completion_tokens);
+  out += R"(,"completion_tokens":)";
+  append_json_number(out, usage.completion_tokens);
+  out += R"(,"prompt_tokens_details":{"cached_tokens":)";
+  append_json_number(out, usage.cached_tokens);
+  out += R"(},"completion_tokens_details":{"reasoning_tokens":)";
+  append_json_number(out, usage.reasoning_tokens);
+  out += "}}";
+}
+
+void append_identity(std::string& out, std::string_view object, const AnswerIdentity& identity) {
+  out += R"({"id":)";
+  append_json_string(out, identity.id);
+  out += R"(,"object":")";
+  out += object;
+  out += R"(","created":)";
+  append_json_number(out, identity.created);
+  out += R"(,"model":)";
+  append_json_string(out, identity.model);
+  out += R"(,"system_fingerprint":)";
+  append_json_string_or_null(out, identity.fingerprint);
+}
+
+void append_finish(std::string& out, const std::optional<FinishedReason>& finished) {
+  if (!finished) {
+    out += R"(,"finish_reason":null)";
+    return;
+  }
+  out += R"(,"finish_reason":")";
+  out += finished->name;
+  out += R"(","stop_reason":)";
+  if (const auto* text = std::get_if<std::string>(&finished->stop)) {
+    append_json_string(out, *text);
+  } else if (const auto* token = std::get_if<std::int32_t>(&finished->stop)) {
+    append_json_number(out, std::int64_t{*token});
+  } else {
+    out += "null";
+  }
+}
+
+void append_prompt_logprobs(std::string& out, const Tokenizer& tokenizer,
+                            std::span<const std::int32_t> prompt, std::span<const SampledToken> logprobs) {
+  out += prompt.empty() ? "[" : "[null";
+  for (const SampledToken& token : logprobs) {
+    out += ",{";
+    bool first = true;
+    const auto append = [&](std::int32_t id, float logprob, std::int32_t rank) {
+      if (!first) out += ',';
+      first = false;
+      out += '"';
+      append_json_number(out, std::int64_t{id});
+      out += R"(":{"logprob":)";
+      append_json_number(out, logprob);
+      out += R"(,"rank":)";
+      append_json_number(out, std::int64_t{rank});
+      out += R"(,"decoded_token":)";
+      append_json_string(out, tokenizer.decode(std::span(&id, 1), false));
+      out += '}';
+    };
+    append(token.token, token.logprob, token.rank);
+    for (const TokenLogprob& other : token.top) {
+      if (other.token != token.token) append(other.token, other.logprob, other.rank);
+    }
+    out += '}';
+  }
+  out += ']';
+}
+
+}  // namespace tessera

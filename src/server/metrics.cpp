@@ -1,0 +1,278 @@
+#include "server/metrics.h"
+
+#include <prometheus/collectable.h>
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "server/process_metrics.h"
+
+namespace tessera {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = prometheus::Labels;
+using Bounds = prometheus::Histogram::BucketBoundaries;
+
+// The bounds of vLLM's histograms, since dashboards compute quantiles from them.
+Bounds first_token_bounds() {
+  return {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+          1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
+}
+Bounds token_bounds() {
+  return {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
+}
+Bounds request_bounds() {
+  return {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+}
+Bounds count_bounds() {
+  Bounds out;
+  for (double decade = 1; decade <= 100'000; decade *= 10) {
+    for (const double step : {1, 2, 5}) out.push_back(decade * step);
+  }
+  return out;
+}
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+MetricFamily family(std::string name, std::string help, MetricType type, Labels labels, double value) {
+  prometheus::ClientMetric metric;
+  for (const auto& [key, text] : labels) metric.label.push_back({key, text});
+  if (type == MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+  return {std::move(name), std::move(help), type, {metric}};
+}
+
+}  // namespace
+
+struct Metrics::Impl {
+  explicit Impl(std::string model_name, std::string given_version)
+      : labels{{"model_name", std::move(model_name)}, {"engine", "0"}}, version(std::move(given_version)) {}
+
+  prometheus::Histogram& histogram(const char* name, const char* help, const Bounds& bounds) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, bounds);
+  }
+  prometheus::Counter& counter(const char* name, const char* help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  void append_engine(std::vector<MetricFamily>& out) const;
+
+  Labels labels;
+  std::string version;
+  prometheus::Registry registry;
+  mutable std::mutex attach_mutex;  // engine may be detached while a scrape reads it
+  const EngineClient* engine = nullptr;
+
+  prometheus::Histogram& ttft =
+      histogram("vllm:time_to_first_token_seconds", "Time to first token in seconds.", first_token_bounds());
+  prometheus::Histogram& tpot =
+      histogram("vllm:time_per_output_token_seconds", "Time between output tokens in seconds (older name).",
+                token_bounds());
+  prometheus::Histogram& itl =
+      histogram("vllm:inter_token_latency_seconds", "Time between output tokens in seconds.", token_bounds());
+  prometheus::Histogram& mean_tpot =
+      histogram("vllm:request_time_per_output_token_seconds",
+                "Mean time between the output tokens of a request, in seconds.", token_bounds());
+  prometheus::Histogram& e2e =
+      histogram("vllm:e2e_request_latency_seconds", "Time from arrival to the last token.", request_bounds());
+  prometheus::Histogram& queue =
+      histogram("vllm:request_queue_time_seconds", "Time spent waiting to be scheduled.", request_bounds());
+  prometheus::Histogram& inference =
+      histogram("vllm:request_inference_time_seconds", "Time from being scheduled to the last token.",
+                request_bounds());
+  prometheus::Histogram& prefill = histogram(
+      "vllm:request_prefill_time_seconds", "Time from being scheduled to the first token.", request_bounds());
+  prometheus::Histogram& decode = histogram("vllm:request_decode_time_seconds",
+                                            "Time from the first token to the last.", request_bounds());
+  prometheus::Histogram& prompt_tokens =
+      histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.", count_bounds());
+  prometheus::Histogram& generation_tokens =
+      histogram("vllm:request_generation_tokens", "Generated tokens of a request.", count_bounds());
+  prometheus::Histogram& max_tokens =
+      histogram("vllm:request_params_max_tokens", "max_tokens of a request, as resolved.", count_bounds());
+  prometheus::Histogram& params_n = histogram("vllm:request_params_n", "n of a request.", {1, 2, 5, 10, 20});
+
+  prometheus::Family<prometheus::Counter>& success =
+      prometheus::BuildCounter()
+          .Name("vllm:request_success_total")
+          .Help("Requests that ended, by reason; a choice counts as one.")
+          .Register(registry);
+  prometheus::Counter& stop = success.Add(with("finished_reason", "stop"));
+  prometheus::Counter& length = success.Add(with("finished_reason", "length"));
+  prometheus::Counter& abort = success.Add(with("finished_reason", "abort"));
+  prometheus::Counter& error = success.Add(with("finished_reason", "error"));
+
+  // One lock for the five, so that a scrape never sees a request in two places or in none.
+  mutable std::mutex books_mutex;
+  std::int64_t books_received = 0;
+  std::int64_t books_finished = 0;
+  std::int64_t books_aborted = 0;
+  std::int64_t books_failed = 0;
+
+  prometheus::Family<prometheus::Counter>& http = prometheus::BuildCounter()
+                                                      .Name("tessera:http_requests_total")
+                                                      .Help("Answered HTTP requests.")
+                                                      .Register(registry);
+
+  Labels with(const char* key, std::string value) const {
+    Labels out = labels;
+    out[key] = std::move(value);
+    return out;
+  }
+};
+
+Metrics::Metrics(std::string model_name, std::string version)
+    : impl_(std::make_unique<Impl>(std::move(model_name), std::move(version))) {}
+
+Metrics::~Metrics() = default;
+
+void Metrics::attach(const EngineClient* engine) {
+  const std::lock_guard lock(impl_->attach_mutex);
+  impl_->engine = engine;
+}
+
+void Metrics::received() {
+  const std::lock_guard lock(impl_->books_mutex);
+  ++impl_->books_received;
+}
+
+void Metrics::first_token(Clock::duration since_arrival) { impl_->ttft.Observe(seconds(since_arrival)); }
+
+void Metrics::next_tokens(Clock::duration since_last, std::size_t tokens) {
+  const double each = seconds(since_last) / static_cast<double>(tokens);
+  for (std::size_t i = 0; i < tokens; ++i) {
+    impl_->itl.Observe(each);
+    impl_->tpot.Observe(each);
+  }
+}
+
+void Metrics::ended(const RequestRecord& record) {
+  Impl& my = *impl_;
+  {
+    const std::lock_guard lock(my.books_mutex);
+    switch (record.outcome) {
+      case Outcome::kAborted:
+        ++my.books_aborted;
+        break;
+      case Outcome::kFailed:
+        ++my.books_failed;
+        break;
+      default:
+        ++my.books_finished;
+    }
+  }
+  switch (record.outcome) {
+    case Outcome::kStop:
+    case Outcome::kToolCalls:
+      my.stop.Increment();
+      break;
+    case Outcome::kLength:
+      my.length.Increment();
+      break;
+    case Outcome::kAborted:
+      my.abort.Increment();
+      return;
+    case Outcome::kFailed:
+      my.error.Increment();
+      return;
+  }
+  const RequestTimes& times = record.times;
+  const auto between = [](prometheus::Histogram& histogram, Clock::time_point from, Clock::time_point to) {
+    constexpr Clock::time_point kNever{};
+    if (from != kNever && to != kNever && to >= from) histogram.Observe(seconds(to - from));
+  };
+  between(my.e2e, times.arrived, times.last_token);
+  between(my.queue, times.arrived, times.scheduled);
+  between(my.inference, times.scheduled, times.last_token);
+  between(my.prefill, times.scheduled, times.first_token);
+  between(my.decode, times.first_token, times.last_token);
+  if (record.generation_tokens > 1) {
+    my.mean_tpot.Observe(seconds(times.last_token - times.first_token) /
+                         static_cast<double>(record.generation_tokens - 1));
+  }
+  my.prompt_tokens.Observe(static_cast<double>(record.prompt_tokens));
+  my.generation_tokens.Observe(static_cast<double>(record.generation_tokens));
+  my.max_tokens.Observe(record.max_tokens);
+  my.params_n.Observe(record.n);
+}
+
+void Metrics::http_answered(std::string_view path, int status) {
+  impl_->http.Add({{"path", std::string(path)}, {"status", std::to_string(status)}}).Increment();
+}
+
+void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
+  const std::lock_guard lock(attach_mutex);
+  if (engine == nullptr) return;
+  const EngineStats stats = engine->stats();
+  const EngineInfo& info = engine->info();
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    out.push_back(family(name, help, MetricType::Gauge, labels, value));
+  };
+  const auto count = [&](const char* name, const char* help, std::int64_t value) {
+    out.push_back(family(name, help, MetricType::Counter, labels, static_cast<double>(value)));
+  };
+  gauge("vllm:num_requests_running", "Requests in the running batch.", static_cast<double>(stats.running));
+  gauge("vllm:num_requests_waiting", "Requests waiting to be scheduled.", static_cast<double>(stats.waiting));
+  gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use; 1 is all of it.", stats.kv_usage);
+  gauge("vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc under its older name.", stats.kv_usage);
+  count("vllm:prompt_tokens_total", "Prompt tokens whose prefill is done.", stats.prompt_tokens);
+  count("vllm:generation_tokens_total", "Generated tokens.", stats.generation_tokens);
+  count("vllm:num_preemptions_total", "Preemptions.", stats.preemptions);
+  count("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+        stats.prefix_queries);
+  count("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", stats.prefix_hits);
+  count("tessera:computed_tokens_total", "Tokens that went through the model.", stats.computed_tokens);
+  count("tessera:recomputed_tokens_total", "Of these, computed before and lost to preemption.",
+        stats.recomputed_tokens);
+  count("tessera:engine_steps_total", "Engine steps.", stats.steps);
+  out.push_back(family("tessera:engine_step_seconds_total", "Time in engine steps.", MetricType::Counter,
+                       labels, stats.step_seconds));
+  out.push_back(family("tessera:engine_host_seconds_total", "Of it, spent planning and handing out results.",
+                       MetricType::Counter, labels, stats.host_seconds));
+  Labels config = labels;
+  config["block_size"] = std::to_string(info.block_size);
+  config["num_gpu_blocks"] = std::to_string(info.kv_blocks);
+  config["cache_dtype"] = info.kv_cache_dtype;
+  config["enable_prefix_caching"] = info.prefix_caching ? "True" : "False";
+  out.push_back(
+      family("vllm:cache_config_info", "Configuration of the KV cache.", MetricType::Gauge, config, 1));
+}
+
+std::string Metrics::render() const {
+  const Impl& my = *impl_;
+  std::vector<MetricFamily> all = my.registry.Collect();
+  my.append_engine(all);
+  {
+    const std::lock_guard lock(my.books_mutex);
+    const auto count = [&](const char* name, const char* help, std::int64_t value) {
+      all.push_back(family(name, help, MetricType::Counter, my.labels, static_cast<double>(value)));
+    };
+    count("tessera:requests_received_total", "Requests given to the engine.", my.books_received);
+    count("tessera:requests_finished_total", "Of these, answered in full.", my.books_finished);
+    count("tessera:requests_aborted_total",
+          "Of these, ended because the client left or the server shut down.", my.books_aborted);
+    count("tessera:requests_failed_total", "Of these, ended by an error of the server.", my.books_failed);
+    all.push_back(family(
+        "tessera:requests_in_flight", "Received, and not yet finished, aborted or failed.", MetricType::Gauge,
+        my.labels,
+        static_cast<double>(my.books_received - my.books_finished - my.books_aborted - my.books_failed)));
+  }
+  Labels build = my.labels;
+  build["version"] = my.version;
+  all.push_back(family("tessera:build_info", "The program's version.", MetricType::Gauge, build, 1));
+  for (ProcessFigure& figure : process_figures()) {
+    all.push_back(family(std::move(figure.name), std::move(figure.help),
+                         figure.is_counter ? MetricType::Counter : MetricType::Gauge, {}, figure.value));
+  }
+  return prometheus::TextSerializer().Serialize(all);
+}
+
+}  // namespace tessera

@@ -1,0 +1,440 @@
+#include "server/service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/post.hpp>
+
+#include "server/protocol/json_body.h"
+#include "server/protocol/json_writer.h"
+#include "server/tokenize_routes.h"
+
+namespace tessera {
+
+using http::Exchange;
+using http::Request;
+using http::Response;
+
+struct Service::Call {
+  Service& service;
+  std::shared_ptr<Exchange> exchange;
+  std::string method;
+  std::string path;  // as sent, for the log
+  std::string client;
+  Route route;
+  std::string id;
+  http::Headers headers;
+  std::size_t body_bytes = 0;
+  Clock::time_point began = Clock::now();
+  bool counted = false;
+
+  void count() {
+    counted = true;
+    const std::lock_guard lock(service.flight_mutex_);
+    ++service.in_flight_;
+  }
+  ~Call() {
+    if (!counted) return;
+    const std::lock_guard lock(service.flight_mutex_);
+    if (--service.in_flight_ == 0) service.landed_.notify_all();
+  }
+};
+
+namespace {
+
+constexpr std::array<std::string_view, 11> kRouteNames = {
+    "/health",         "/ping",     "/version",    "/metrics", "/load", "/v1/models", "/v1/chat/completions",
+    "/v1/completions", "/tokenize", "/detokenize", "other"};
+
+// Takes the same time wherever the texts differ, so that a key cannot be found byte by byte.
+bool equal_in_constant_time(std::string_view given, std::string_view key) {
+  std::size_t difference = given.size() ^ key.size();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    difference |= static_cast<unsigned char>(given[i]) ^
+                  static_cast<unsigned char>(key[key.empty() ? 0 : i % key.size()]);
+  }
+  return difference == 0 && !key.empty();
+}
+
+bool is_clean_id(std::string_view id) {
+  return !id.empty() && id.size() <= 128 && std::ranges::all_of(id, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == ':';
+  });
+}
+
+// For the log, which must stay one line a request whatever the client sends.
+std::string printable(std::string_view text) {
+  std::string out(text.substr(0, 200));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x21 || static_cast<unsigned char>(c) > 0x7e || c == '"') c = '?';
+  }
+  return out;
+}
+
+}  // namespace
+
+Service::Service(const ServerOptions& options, ReadyState& ready)
+    : options_(options),
+      ready_(ready),
+      metrics_(options.served_names.empty() ? "model" : options.served_names.front(), options.version),
+      created_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()),
+      workers_(static_cast<std::size_t>(std::max(1, options.worker_threads))),
+      random_(std::random_device{}()) {}
+
+Service::~Service() { stop(); }
+
+void Service::stop() {
+  workers_.join();
+  metrics_.attach(nullptr);
+}
+
+void Service::attach(const ServedModel& model) {
+  auto made = std::make_shared<const PrepareContext>(make_prepare_context(options_, model));
+  metrics_.attach(model.engine);
+  const std::lock_guard lock(context_mutex_);
+  context_ = std::move(made);
+}
+
+std::shared_ptr<const PrepareContext> Service::context() const {
+  const std::lock_guard lock(context_mutex_);
+  return context_;
+}
+
+int Service::in_flight() const {
+  const std::lock_guard lock(flight_mutex_);
+  return in_flight_;
+}
+
+bool Service::wait_idle(std::chrono::milliseconds time) {
+  std::unique_lock lock(flight_mutex_);
+  return landed_.wait_for(lock, time, [&] { return in_flight_ == 0; });
+}
+
+std::string_view Service::local_path(std::string_view path) const {
+  const std::string& root = options_.root_path;
+  if (!root.empty() && path.starts_with(root) && path.substr(root.size()).starts_with('/')) {
+    path.remove_prefix(root.size());
+  }
+  return path;
+}
+
+Service::Route Service::route_of(std::string_view path) const {
+  path = local_path(path);
+  if (path.starts_with("/v1/models/")) return Route::kModels;
+  const auto found = std::ranges::find(kRouteNames, path);
+  return found == kRouteNames.end() ? Route::kUnknown : static_cast<Route>(found - kRouteNames.begin());
+}
+
+bool Service::may(const Request& request) const {
+  if (options_.api_keys.empty()) return true;
+  std::string_view given = request.header("authorization");
+  constexpr std::string_view kScheme = "Bearer ";
+  if (given.size() > kScheme.size() &&
+      std::ranges::equal(given.substr(0, kScheme.size()), kScheme,
+                         [](char a, char b) { return std::tolower(a) == std::tolower(b); })) {
+    given.remove_prefix(kScheme.size());
+  } else {
+    given = {};
+  }
+  bool found = false;
+  for (const std::string& key : options_.api_keys)
+    found |= equal_in_constant_time(given, key);  // all of them, always
+  return found;
+}
+
+// What can be said without the body.
+std::optional<ApiError> Service::refusal(const Request& request, Route route) const {
+  const std::string shown = printable(request.path);
+  if (route == Route::kUnknown) {
+    return ApiError{.status = 404, .message = "There is nothing at " + shown + ".", .code = "not_found"};
+  }
+  const bool is_post = route >= Route::kChat;
+  const bool reads = request.method == "GET" || request.method == "HEAD" ||
+                     (route == Route::kPing && request.method == "POST");
+  if (is_post ? request.method != "POST" : !reads) {
+    return ApiError{.status = 405,
+                    .message = shown + " takes " + (is_post ? "POST" : "GET") + ", not " +
+                               printable(request.method) + ".",
+                    .code = "method_not_allowed"};
+  }
+  const bool is_open = route == Route::kHealth || route == Route::kPing || route == Route::kVersion ||
+                       route == Route::kMetrics;
+  if (!is_open && !may(request)) {
+    return ApiError{.status = 401,
+                    .message = request.header("authorization").empty()
+                                   ? "An API key is needed: send it as 'Authorization: Bearer KEY'."
+                                   : "The API key is not valid.",
+                    .type = "authentication_error",
+                    .code = "invalid_api_key"};
+  }
+  if (!is_post) return std::nullopt;
+  if (draining_) {
+    return ApiError{.status = 503,
+                    .message = "The server is shutting down.",
+                    .type = "service_unavailable",
+                    .code = "shutting_down",
+                    .retry_after_s = 5};
+  }
+  const auto state = ready_.snapshot();
+  if (!state.ready || !context()) {
+    return ApiError{.status = 503,
+                    .message = "The server is not ready: " + state.phase +
+                               (state.detail.empty() ? "" : " (" + state.detail + ")") + ".",
+                    .type = "service_unavailable",
+                    .code = "not_ready",
+                    .retry_after_s = 2};
+  }
+  if (in_flight() >= options_.max_concurrent_requests) {
+    return ApiError{.status = 429,
+                    .message = "The server already works on " +
+                               std::to_string(options_.max_concurrent_requests) +
+                               " requests, which is its limit.",
+                    .type = "rate_limit_error",
+                    .code = "too_many_requests",
+                    .retry_after_s = 1};
+  }
+  return std::nullopt;
+}
+
+std::string Service::request_id(const Request& request) {
+  const std::string_view given = request.header("x-request-id");
+  if (is_clean_id(given)) return std::string(given);
+  std::array<std::uint64_t, 2> words;
+  {
+    const std::lock_guard lock(random_mutex_);
+    words = {random_(), random_()};
+  }
+  return fmt::format("{:016x}{:016x}", words[0], words[1]);
+}
+
+http::Headers Service::common_headers(const Request& request, const std::string& id) const {
+  http::Headers out = {{"X-Request-Id", id}};
+  const std::string_view origin = request.header("origin");
+  if (origin.empty()) return out;
+  for (const std::string& allowed : options_.cors_origins) {
+    if (allowed != "*" && allowed != origin) continue;
+    out.emplace_back("Access-Control-Allow-Origin", allowed);
+    out.emplace_back("Access-Control-Expose-Headers", "X-Request-Id");
+    if (allowed != "*") out.emplace_back("Vary", "Origin");
+    break;
+  }
+  return out;
+}
+
+bool Service::refuse(const Request& head, Exchange& exchange) {
+  if (head.method == "OPTIONS") return false;
+  const Route route = route_of(head.path);
+  const auto error = refusal(head, route);
+  if (!error) return false;
+  const std::string id = request_id(head);
+  Response response{.status = error->status, .body = error->to_json(), .headers = common_headers(head, id)};
+  if (error->status == 405)
+    response.headers.emplace_back("Allow", route >= Route::kChat ? "POST" : "GET, HEAD");
+  if (error->status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (error->retry_after_s > 0)
+    response.headers.emplace_back("Retry-After", std::to_string(error->retry_after_s));
+  metrics_.http_answered(kRouteNames[static_cast<std::size_t>(route)], error->status);
+  if (options_.access_log) {
+    spdlog::info("{} \"{} {}\" {} id={} {}", head.client, printable(head.method), printable(head.path),
+                 error->status, id, error->code);
+  }
+  exchange.respond(std::move(response));
+  return true;
+}
+
+Response Service::problem(int status, std::string message) {
+  metrics_.http_answered("other", status);
+  return {.status = status, .body = ApiError{.status = status, .message = std::move(message)}.to_json()};
+}
+
+void Service::handle(std::shared_ptr<Exchange> exchange, Request request) {
+  std::string id = request_id(request);
+  http::Headers headers = common_headers(request, id);
+  if (request.method == "OPTIONS") {
+    headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");
+    if (!request.header("origin").empty()) {
+      headers.emplace_back("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+      headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id");
+      headers.emplace_back("Access-Control-Max-Age", "600");
+    }
+    return exchange->respond({.status = 204, .headers = std::move(headers)});
+  }
+  const auto call = std::shared_ptr<Call>(new Call{.service = *this,
+                                                   .exchange = std::move(exchange),
+                                                   .method = request.method,
+                                                   .path = request.path,
+                                                   .client = request.client,
+                                                   .route = route_of(request.path),
+                                                   .id = std::move(id),
+                                                   .headers = std::move(headers),
+                                                   .body_bytes = request.body.size()});
+  switch (call->route) {
+    case Route::kHealth:
+      return health(*call);
+    case Route::kPing:
+      return health(*call);
+    case Route::kVersion: {
+      std::string body = R"({"version":)";
+      append_json_string(body, options_.version);
+      return answer(*call, 200, body + "}");
+    }
+    case Route::kMetrics:
+      return answer(*call, 200, metrics_.render(), "text/plain; version=0.0.4; charset=utf-8");
+    case Route::kLoad:
+      return answer(*call, 200, R"({"server_load":)" + std::to_string(in_flight()) + "}");
+    case Route::kModels:
+      return models(*call);
+    default:
+      break;
+  }
+  // It may have begun to drain, or filled up, while the body came.
+  if (const auto error = refusal(request, call->route)) return answer_error(*call, *error);
+  call->count();
+  prepare(call, std::move(request.body));
+}
+
+void Service::health(Call& call) {
+  const auto state = ready_.snapshot();
+  const bool ready = state.ready && !draining_;
+  std::string body = R"({"status":)";
+  append_json_string(body, ready ? "ready" : draining_ ? "draining" : state.failed ? "failed" : "loading");
+  body += R"(,"phase":)";
+  append_json_string(body, draining_ ? "draining" : state.phase);
+  body += R"(,"progress":)";
+  append_json_number(body, state.progress);
+  body += R"(,"detail":)";
+  append_json_string_or_null(body, state.detail);
+  body += '}';
+  answer(call, ready ? 200 : 503, std::move(body));
+}
+
+void Service::models(Call& call) {
+  const std::string_view path = local_path(call.path);
+  constexpr std::string_view kOne = "/v1/models/";
+  const auto append = [&](std::string& out, const std::string& name) {
+    out += R"({"id":)";
+    append_json_string(out, name);
+    out += R"(,"object":"model","created":)";
+    append_json_number(out, created_);
+    out += R"(,"owned_by":"tessera","root":)";
+    append_json_string_or_null(out, options_.model_path);
+    out += R"(,"parent":null,"max_model_len":)";
+    const auto ready = context();
+    if (ready) {
+      append_json_number(out, std::int64_t{ready->model.engine->info().max_model_len});
+    } else {
+      out += "null";
+    }
+    out += '}';
+  };
+  std::string body;
+  if (path.starts_with(kOne)) {
+    const std::string name(path.substr(kOne.size()));
+    if (std::ranges::find(options_.served_names, name) == options_.served_names.end()) {
+      return answer_error(call, {.status = 404,
+                                 .message = "The model '" + printable(name) + "' is not served here.",
+                                 .param = "model",
+                                 .code = "model_not_found"});
+    }
+    append(body, name);
+  } else {
+    body = R"({"object":"list","data":[)";
+    for (const std::string& name : options_.served_names) {
+      if (&name != &options_.served_names.front()) body += ',';
+      append(body, name);
+    }
+    body += "]}";
+  }
+  answer(call, 200, std::move(body));
+}
+
+void Service::answer(Call& call, int status, std::string body, std::string content_type) {
+  metrics_.http_answered(kRouteNames[static_cast<std::size_t>(call.route)], status);
+  if (options_.access_log && call.route >= Route::kLoad) {  // probes and scrapes would drown the rest
+    const auto took = std::chrono::duration<double, std::milli>(Clock::now() - call.began);
+    spdlog::info("{} \"{} {}\" {} id={} {:.1f} ms", call.client, printable(call.method), printable(call.path),
+                 status, call.id, took.count());
+  }
+  call.exchange->respond({.status = status,
+                          .content_type = std::move(content_type),
+                          .body = std::move(body),
+                          .headers = call.headers});
+}
+
+void Service::answer_error(Call& call, const ApiError& error) {
+  if (error.retry_after_s > 0) call.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
+  answer(call, error.status, error.to_json());
+}
+
+// Parsing and tokenising happen here for short bodies and on a worker for long ones: ten milliseconds of work
+// on an io thread would hold up every stream on it.
+void Service::prepare(std::shared_ptr<Call> call, std::string body) {
+  using Done = std::function<void(const std::shared_ptr<Call>&)>;
+  auto work = [this, route = call->route, id = call->id, text = std::move(body),
+               model = context()]() -> Done {
+    const auto failed = [](ApiError error) -> Done {
+      return [error = std::move(error)](const auto& to) { to->service.answer_error(*to, error); };
+    };
+    auto json = parse_json_body(text);
+    if (!json) return failed(json.error());
+    if (route == Route::kTokenize || route == Route::kDetokenize) {
+      auto answered = route == Route::kTokenize ? tokenize(*model, *json) : detokenize(*model, *json);
+      if (!answered) return failed(answered.error());
+      return [out = *std::move(answered)](const auto& to) { to->service.answer(*to, 200, out); };
+    }
+    auto prepared =
+        route == Route::kChat ? prepare_chat(*model, *json, id) : prepare_completion(*model, *json, id);
+    if (!prepared) return failed(prepared.error());
+    // std::function copies, requests are large: the one copy is shared until it is moved out.
+    return [ready = std::make_shared<PreparedGeneration>(*std::move(prepared))](const auto& to) {
+      to->service.generate(to, std::move(*ready));
+    };
+  };
+  const auto guarded = [work = std::move(work)]() -> Done {
+    try {
+      return work();
+    } catch (const std::exception& failure) {  // a border: a client gets an answer, whatever happens
+      spdlog::error("preparing a request failed: {}", failure.what());
+      return [](const auto& to) {
+        to->service.answer_error(*to, {.status = 500,
+                                       .message = "The request could not be prepared.",
+                                       .type = "server_error",
+                                       .code = "internal_error"});
+      };
+    }
+  };
+  if (call->body_bytes <= options_.inline_body_bytes) return guarded()(call);
+  // The exchange owns the call while a worker is busy; a worker's result for a client that left finds nobody.
+  Exchange& exchange = *call->exchange;
+  exchange.on_gone([call] {});
+  boost::asio::post(workers_, [guarded, mailbox = exchange.mailbox(), weak = std::weak_ptr(call)] {
+    if (weak.expired()) return;
+    mailbox->mail([done = guarded(), weak] {
+      if (const auto alive = weak.lock()) done(alive);
+    });
+  });
+}
+
+void Service::generate(std::shared_ptr<Call> call, ApiResult<PreparedGeneration> prepared) {
+  const auto model = context();
+  const auto generation = std::make_shared<Generation>(
+      *model->model.engine, *model->model.tokenizer, metrics_, call->exchange, *std::move(prepared),
+      GenerationSettings{.ping_interval = options_.ping_interval, .headers = call->headers},
+      [this, call](const GenerationSummary& summary) { log(*call, summary); });
+  generation->start();
+}
+
+void Service::log(const Call& call, const GenerationSummary& summary) {
+  metrics_.http_answered(kRouteNames[static_cast<std::size_t>(call.route)], summary.status);
+  if (!options_.access_log) return;
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  spdlog::info("{} \"{} {}\" {} id={} {} prompt={} cached={} completion={} first={:.1f} ms all={:.1f} ms",
+               call.client, call.method, printable(call.path), summary.status, call.id, summary.finish,
+               summary.usage.prompt_tokens, summary.usage.cached_tokens, summary.usage.completion_tokens,
+               Milliseconds(summary.to_first_token).count(), Milliseconds(Clock::now() - call.began).count());
+}
+
+}  // namespace tessera
