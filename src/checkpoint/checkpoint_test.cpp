@@ -234,7 +234,9 @@ TEST(CheckpointNames, AllSpellingsOfTheTextPartAreFound) {
                    {"language_model.model.", "language_model."},
                    {"language_model.", "language_model."},
                    {"model.language_model.", ""}};
-  for (const auto& [body, head] : spellings) {
+  for (const auto& spelling : spellings) {
+    const std::string body = spelling.body;
+    const std::string head = spelling.head;
     Model model;
     model.files[kFile] =
         synthetic::tensors_of_model(small_config(), int4_experts, [&](const std::string& name) {

@@ -190,6 +190,19 @@ Inspection inspect(const ModelConfig& config) {
   return result;
 }
 
+Result<Inspection> inspect_model(const std::filesystem::path& folder_or_file) {
+  const bool is_folder = std::filesystem::is_directory(folder_or_file);
+  if (is_folder && TensorFiles::are_in(folder_or_file)) {
+    TS_TRY(const Checkpoint checkpoint, Checkpoint::open(folder_or_file));
+    return inspect(checkpoint);
+  }
+  TS_TRY(const ModelConfig config, read_model_config(folder_or_file));
+  Inspection inspection = inspect(config);
+  inspection.notes.push_back(
+      "there are no weights beside the config: formats and sizes are what it promises");
+  return inspection;
+}
+
 std::string inspect_text(const Inspection& inspection) {
   const ModelConfig& c = inspection.config;
   std::string out;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,10 @@ struct Inspection {
 
 Inspection inspect(const Checkpoint& checkpoint);
 Inspection inspect(const ModelConfig& config);
+
+// Of a model folder, a folder that holds config.json but no weights, or a config file. A folder with weights
+// that do not pass Checkpoint::open is an error, never a report of its config alone.
+Result<Inspection> inspect_model(const std::filesystem::path& folder_or_file);
 
 std::string inspect_text(const Inspection& inspection);
 std::string inspect_json(const Inspection& inspection);  // one object, two-space indented

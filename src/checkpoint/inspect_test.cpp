@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/synthetic_checkpoint.h"
+
 namespace tessera {
 namespace {
 
@@ -107,6 +109,36 @@ TEST(InspectTiny, ConfigAloneGivesTheSameClassesAsTheFiles) {
     EXPECT_EQ(files.classes[i].bytes, config.classes[i].bytes) << i;
   }
   EXPECT_EQ(files.active_bytes, config.active_bytes);
+}
+
+TEST(InspectModel, TakesFoldersWithAndWithoutWeightsAndConfigFiles) {
+  const auto tiny = inspect_model(models() / "tessera-tiny");
+  ASSERT_TRUE(tiny) << tiny.error().message();
+  EXPECT_TRUE(tiny->from_files);
+  const synthetic::TemporaryFolder folder;
+  std::filesystem::copy_file(models() / "configs" / "kimi-k2.6.json", folder.path() / "config.json");
+  for (const auto& path : {folder.path(), models() / "configs" / "kimi-k2.6.json"}) {
+    const auto config = inspect_model(path);
+    ASSERT_TRUE(config) << config.error().message();
+    EXPECT_FALSE(config->from_files);
+    EXPECT_EQ(config->tensors, 208'215);
+    EXPECT_THAT(inspect_text(*config), HasSubstr("there are no weights beside the config"));
+  }
+  EXPECT_EQ(inspect_model(folder.path() / "nothing").error().kind, ErrorKind::kNotFound);
+}
+
+// A missing tensor is kNotFound too; it must not pass for a folder without weights.
+TEST(InspectModel, IncompleteWeightsAreAnErrorNotAReportOfTheConfig) {
+  const synthetic::TemporaryFolder folder;
+  std::filesystem::copy_file(models() / "configs" / "kimi-k2.6.json", folder.path() / "config.json");
+  synthetic::write_file(folder.path() / "model.safetensors", synthetic::safetensors("{}", ""));
+  const auto inspection = inspect_model(folder.path());
+  ASSERT_FALSE(inspection.ok());
+  EXPECT_THAT(inspection.error().message(), HasSubstr("model.embed_tokens.weight"));
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  synthetic::write_file(folder.path() / "model.safetensors.index.json",
+                        R"({"weight_map":{"a":"model-1.safetensors"}})");
+  EXPECT_THAT(inspect_model(folder.path()).error().message(), HasSubstr("model-1.safetensors"));
 }
 
 TEST(Inspect, TextOfEveryShippedModelHasNoWarning) {

@@ -59,6 +59,11 @@ Result<void> compare_with_index(const TensorFiles& files, const ShardIndex& inde
 
 }  // namespace
 
+bool TensorFiles::are_in(const std::filesystem::path& folder) {
+  const auto names = list_safetensors(folder);
+  return std::filesystem::exists(folder / kShardIndexName) || (names.ok() && !names->empty());
+}
+
 Result<TensorFiles> TensorFiles::open(const std::filesystem::path& folder) {
   TensorFiles result;
   TS_TRY(std::vector<std::string> names, list_safetensors(folder));

@@ -36,6 +36,8 @@ class TensorFiles {
   // Maps the files and reads their headers; every tensor name occurs once and, with an index, where the index
   // says.
   static Result<TensorFiles> open(const std::filesystem::path& folder);
+  // Whether there is anything to open: an index, or any *.safetensors file.
+  static bool are_in(const std::filesystem::path& folder);
 
   const std::vector<TensorFile>& files() const { return files_; }
   const std::unordered_map<std::string_view, Ref>& tensors() const { return tensors_; }
