@@ -45,18 +45,10 @@ int print_error(const Error& error) {
 }
 
 int run_inspect(const std::string& model, bool json) {
-  // A folder with weights, a folder with config.json alone, or a config file.
-  const auto print = [&](const Inspection& inspection) {
-    std::cout << (json ? inspect_json(inspection) : inspect_text(inspection)) << '\n';
-    return 0;
-  };
-  const auto checkpoint = Checkpoint::open(model);
-  if (checkpoint) return print(inspect(*checkpoint));
-  if (checkpoint.error().kind == ErrorKind::kNotFound) {
-    const auto config = read_model_config(model);
-    if (config) return print(inspect(*config));
-  }
-  return print_error(checkpoint.error());
+  const auto inspection = inspect_model(model);
+  if (!inspection) return print_error(inspection.error());
+  std::cout << (json ? inspect_json(*inspection) : inspect_text(*inspection));
+  return 0;
 }
 
 int run(const std::vector<std::string>& arguments) {
