@@ -26,17 +26,20 @@ struct TokenGroup {
   std::int32_t chunks = 0;  // of the token that sees most
 };
 
+// Arrays of one item. A "column" is one (token, query head) pair of one kv head.
 struct Shapes {
   explicit Shapes(const CachedHeads& h)
-      : group(h.heads / h.kv_heads),
+      : kv_heads(h.kv_heads),
+        group(h.heads / h.kv_heads),
         tokens_in_item(std::max<std::int64_t>(1, kItemColumns / group)),
         columns(round_up(group * tokens_in_item, kColumnMultiple)),
         key_stride(round_up(h.key_dim, 32) + kColumnMultiple),  // off the power of two, for the cache's sets
         value_width(round_up(h.value_dim, 32)),
         value_stride(h.value_in_key ? key_stride : value_width) {}
+  std::int64_t kv_heads;
   std::int64_t group;  // query heads of one kv head
   std::int64_t tokens_in_item;
-  std::int64_t columns;
+  std::int64_t columns;  // of one kv head
   std::int64_t key_stride;
   std::int64_t value_width;
   std::int64_t value_stride;
@@ -44,27 +47,35 @@ struct Shapes {
 
 SoftmaxState take_state(Carver& carver, const Shapes& s) {
   SoftmaxState state;
-  state.peak = carver.take<float>(s.columns);
-  state.total = carver.take<float>(s.columns);
-  state.out = carver.take<float>(s.columns * s.value_width);
+  state.peak = carver.take<float>(s.kv_heads * s.columns);
+  state.total = carver.take<float>(s.kv_heads * s.columns);
+  state.out = carver.take<float>(s.kv_heads * s.columns * s.value_width);
   state.out_stride = s.value_width;
+  return state;
+}
+
+SoftmaxState of_head(SoftmaxState state, const Shapes& s, std::int64_t kv_head) {
+  state.peak += kv_head * s.columns;
+  state.total += kv_head * s.columns;
+  state.out += kv_head * s.columns * s.value_width;
   return state;
 }
 
 struct Work {
   Work(Carver carver, const Shapes& s, const CachedHeads& h)
-      : keys(carver.take<float>(kTileRows * s.key_stride + 32)),  // values may be read up to 31 past a key
-        values(h.value_in_key ? keys : carver.take<float>(kTileRows * s.value_stride)),
-        queries(carver.take<float>(h.key_dim * s.columns)),
+      : keys(carver.take<float>(s.kv_heads * kTileRows * s.key_stride +
+                                32)),  // a value is read up to 31 past a key
+        values(h.value_in_key ? keys : carver.take<float>(s.kv_heads * kTileRows * s.value_stride)),
+        queries(carver.take<float>(s.kv_heads * h.key_dim * s.columns)),
         scores(carver.take<float>(kTileRows * s.columns)),
         decay(carver.take<float>(s.columns)),
         visible(carver.take<std::int32_t>(s.columns)),
         chunk(take_state(carver, s)),
         joined(take_state(carver, s)),
         bytes(carver.used()) {}
-  float* keys;     // [64, key_stride]
-  float* values;   // [64, value_stride]
-  float* queries;  // [key_dim, columns]
+  float* keys;     // [kv_heads, 64, key_stride]
+  float* values;   // [kv_heads, 64, value_stride]
+  float* queries;  // [kv_heads, key_dim, columns]
   float* scores;   // [64, columns]
   float* decay;    // [columns]
   std::int32_t* visible;
@@ -78,26 +89,28 @@ class CachedCall {
   CachedCall(const CachedHeads& heads, const Tensor& q, const AttentionBatch& batch, const KvLayer& kv)
       : heads_(heads), shapes_(heads), q_(q), batch_(batch), kv_(kv) {}
 
-  // Query columns of a group for one kv head, transposed: [key_dim, columns].
-  void load_queries(const TokenGroup& group, std::int64_t kv_head, const Work& work) const {
+  // Query columns of a group, transposed: [kv_heads, key_dim, columns].
+  void load_queries(const TokenGroup& group, const Work& work) const {
     const std::int64_t cols = group.count * shapes_.group;
-    for (std::int64_t c = 0; c < cols; ++c) {
-      const float* src = q_.row<float>(group.first + c / shapes_.group) +
-                         (kv_head * shapes_.group + c % shapes_.group) * heads_.key_dim;
-      for (std::int64_t k = 0; k < heads_.key_dim; ++k) work.queries[k * shapes_.columns + c] = src[k];
-    }
-    for (std::int64_t c = cols; c < shapes_.columns; ++c) {
-      for (std::int64_t k = 0; k < heads_.key_dim; ++k) work.queries[k * shapes_.columns + c] = 0;
+    const std::int64_t size = heads_.key_dim * shapes_.columns;
+    if (cols < shapes_.columns) std::fill_n(work.queries, shapes_.kv_heads * size, 0.0F);
+    for (std::int64_t kv_head = 0; kv_head < shapes_.kv_heads; ++kv_head) {
+      for (std::int64_t c = 0; c < cols; ++c) {
+        const float* src = q_.row<float>(group.first + c / shapes_.group) +
+                           (kv_head * shapes_.group + c % shapes_.group) * heads_.key_dim;
+        float* dst = work.queries + kv_head * size + c;
+        for (std::int64_t k = 0; k < heads_.key_dim; ++k) dst[k * shapes_.columns] = src[k];
+      }
     }
   }
 
   // The softmax of rows [chunk * size, (chunk + 1) * size) of a group whose queries are loaded.
-  void run_chunk(const TokenGroup& group, std::int64_t kv_head, std::int64_t chunk, const Work& work,
+  void run_chunk(const TokenGroup& group, std::int64_t chunk, const Work& work,
                  const SoftmaxState& state) const {
     const std::int64_t cols = group.count * shapes_.group;
-    std::fill_n(state.peak, shapes_.columns, kNone);
-    std::fill_n(state.total, shapes_.columns, 0.0F);
-    std::fill_n(state.out, cols * shapes_.value_width, 0.0F);
+    std::fill_n(state.peak, shapes_.kv_heads * shapes_.columns, kNone);
+    std::fill_n(state.total, shapes_.kv_heads * shapes_.columns, 0.0F);
+    std::fill_n(state.out, shapes_.kv_heads * shapes_.columns * shapes_.value_width, 0.0F);
     std::int64_t most = 0;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t t = 0; t < group.count; ++t) {
@@ -108,48 +121,64 @@ class CachedCall {
     const std::int64_t end = std::min(most, (chunk + 1) * size);
     for (std::int64_t start = chunk * size; start < end; start += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, end - start);
-      load_tile(group.seq, kv_head, start, rows, work);
+      load_tile(group.seq, start, rows, work);
       for (std::int64_t c = 0; c < shapes_.columns; ++c) {
         const std::int64_t seen =
             c < cols ? batch_.visible_rows[group.first + c / shapes_.group] - start : std::int64_t{0};
         work.visible[c] = static_cast<std::int32_t>(std::clamp<std::int64_t>(seen, 0, rows));
       }
-      run_tile(cols, rows, least - start < rows, work, state);
+      for (std::int64_t kv_head = 0; kv_head < shapes_.kv_heads; ++kv_head) {
+        run_tile(kv_head, cols, rows, least - start < rows, work, of_head(state, shapes_, kv_head));
+      }
     }
   }
 
-  void finish(const TokenGroup& group, std::int64_t kv_head, const SoftmaxState& state, const Tensor& out,
-              const Tensor& lse) const {
-    for (std::int64_t c = 0; c < group.count * shapes_.group; ++c) {
-      const std::int64_t token = group.first + c / shapes_.group;
-      const std::int64_t head = kv_head * shapes_.group + c % shapes_.group;
-      const float log_sum =
-          finish_column(state, c, heads_.value_dim, out.row<float>(token) + head * heads_.value_dim);
-      if (lse.data != nullptr) lse.row<float>(token)[head] = log_sum;
+  void join(const TokenGroup& group, const SoftmaxState& earlier, const SoftmaxState& later) const {
+    for (std::int64_t kv_head = 0; kv_head < shapes_.kv_heads; ++kv_head) {
+      join_softmax(of_head(earlier, shapes_, kv_head), of_head(later, shapes_, kv_head),
+                   group.count * shapes_.group, shapes_.value_width);
+    }
+  }
+
+  void finish(const TokenGroup& group, const SoftmaxState& all, const Tensor& out, const Tensor& lse) const {
+    for (std::int64_t kv_head = 0; kv_head < shapes_.kv_heads; ++kv_head) {
+      const SoftmaxState state = of_head(all, shapes_, kv_head);
+      for (std::int64_t c = 0; c < group.count * shapes_.group; ++c) {
+        const std::int64_t token = group.first + c / shapes_.group;
+        const std::int64_t head = kv_head * shapes_.group + c % shapes_.group;
+        const float log_sum =
+            finish_column(state, c, heads_.value_dim, out.row<float>(token) + head * heads_.value_dim);
+        if (lse.data != nullptr) lse.row<float>(token)[head] = log_sum;
+      }
     }
   }
 
   const Shapes& shapes() const { return shapes_; }
 
  private:
-  void load_tile(std::int64_t seq, std::int64_t kv_head, std::int64_t start, std::int64_t rows,
-                 const Work& work) const {
+  // Rows of all kv heads, in the order in which they lie in memory.
+  void load_tile(std::int64_t seq, std::int64_t start, std::int64_t rows, const Work& work) const {
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::byte* row = kv_row(kv_, batch_, seq, start + r);
-      const std::int64_t key_first = kv_head * heads_.key_dim;  // 0 for MLA
-      read_row_values(kv_, row, key_first, heads_.key_dim, work.keys + r * shapes_.key_stride);
+      for (std::int64_t h = 0; h < shapes_.kv_heads; ++h) {
+        read_row_values(kv_, row, h * heads_.key_dim, heads_.key_dim,
+                        work.keys + (h * kTileRows + r) * shapes_.key_stride);
+      }
       if (heads_.value_in_key) continue;
-      const std::int64_t value_first = heads_.kv_heads * heads_.key_dim + kv_head * heads_.value_dim;
-      read_row_values(kv_, row, value_first, heads_.value_dim, work.values + r * shapes_.value_stride);
+      for (std::int64_t h = 0; h < shapes_.kv_heads; ++h) {
+        read_row_values(kv_, row, shapes_.kv_heads * heads_.key_dim + h * heads_.value_dim, heads_.value_dim,
+                        work.values + (h * kTileRows + r) * shapes_.value_stride);
+      }
     }
   }
 
   // ragged: some column does not see all rows of the tile.
-  void run_tile(std::int64_t cols, std::int64_t rows, bool ragged, const Work& work,
+  void run_tile(std::int64_t kv_head, std::int64_t cols, std::int64_t rows, bool ragged, const Work& work,
                 const SoftmaxState& state) const {
-    multiply_rows({.a = work.keys,
+    const float* values = work.values + kv_head * kTileRows * shapes_.value_stride;
+    multiply_rows({.a = work.keys + kv_head * kTileRows * shapes_.key_stride,
                    .a_stride = shapes_.key_stride,
-                   .b = work.queries,
+                   .b = work.queries + kv_head * heads_.key_dim * shapes_.columns,
                    .b_stride = shapes_.columns,
                    .c = work.scores,
                    .c_stride = shapes_.columns,
@@ -167,7 +196,7 @@ class CachedCall {
     decay_outputs(work.decay, cols, shapes_.value_width, state);
     BlockProduct product{.a = work.scores,
                          .a_stride = shapes_.columns,
-                         .b = work.values,
+                         .b = values,
                          .b_stride = shapes_.value_stride,
                          .c = state.out,
                          .c_stride = state.out_stride,
@@ -176,7 +205,7 @@ class CachedCall {
                          .depth = rows,
                          .first = false};
     // A row that only later tokens see has weight 0 for the earlier ones; but 0 x NaN would reach them.
-    if (!ragged || all_finite(work.values, shapes_.value_stride, rows, heads_.value_dim)) {
+    if (!ragged || all_finite(values, shapes_.value_stride, rows, heads_.value_dim)) {
       multiply_columns(product);
       return;
     }
@@ -241,9 +270,7 @@ void cached_attention(ThreadPool& pool, CachedScratch& scratch, const CachedHead
   const CachedCall call(heads, q, batch, kv);
   const Shapes& shapes = call.shapes();
   auto* groups = reinterpret_cast<TokenGroup*>(scratch.items.at_least(0));
-  const std::int64_t group_count = make_groups(batch, shapes.tokens_in_item, groups);
-  const std::int64_t items = group_count * heads.kv_heads;
-  const auto group_of = [&](std::int64_t item) -> const TokenGroup& { return groups[item / heads.kv_heads]; };
+  const std::int64_t items = make_groups(batch, shapes.tokens_in_item, groups);
   const auto work_of = [&](int thread) {
     return Work(Carver(scratch.threads[static_cast<std::size_t>(thread)].at_least(0)), shapes, heads);
   };
@@ -252,15 +279,14 @@ void cached_attention(ThreadPool& pool, CachedScratch& scratch, const CachedHead
     pool.split(items, [&](ItemRange range, int thread) {
       const Work work = work_of(thread);
       for (std::int64_t item = range.first; item < range.last; ++item) {
-        const TokenGroup& group = group_of(item);
-        const std::int64_t kv_head = item % heads.kv_heads;
-        call.load_queries(group, kv_head, work);
-        call.run_chunk(group, kv_head, 0, work, work.joined);
+        const TokenGroup& group = groups[item];
+        call.load_queries(group, work);
+        call.run_chunk(group, 0, work, work.joined);
         for (std::int64_t chunk = 1; chunk < group.chunks; ++chunk) {
-          call.run_chunk(group, kv_head, chunk, work, work.chunk);
-          join_softmax(work.joined, work.chunk, group.count * shapes.group, shapes.value_width);
+          call.run_chunk(group, chunk, work, work.chunk);
+          call.join(group, work.joined, work.chunk);
         }
-        call.finish(group, kv_head, work.joined, out, lse);
+        call.finish(group, work.joined, out, lse);
       }
     });
     return;
@@ -274,7 +300,7 @@ void cached_attention(ThreadPool& pool, CachedScratch& scratch, const CachedHead
     Carver carver(partials + one.used() * static_cast<std::size_t>(index));
     return take_state(carver, shapes);
   };
-  const auto chunks_of = [&](std::int64_t item) { return std::max<std::int64_t>(1, group_of(item).chunks); };
+  const auto chunks_of = [&](std::int64_t item) { return std::max<std::int64_t>(1, groups[item].chunks); };
   for (std::int64_t first = 0; first < items;) {
     std::int64_t last = first;
     std::int64_t chunks = 0;
@@ -287,19 +313,15 @@ void cached_attention(ThreadPool& pool, CachedScratch& scratch, const CachedHead
         const std::int64_t from = std::max(range.first, base);
         const std::int64_t to = std::min(range.last, base + chunks_of(item));
         if (from >= to) continue;
-        call.load_queries(group_of(item), item % heads.kv_heads, work);
-        for (std::int64_t i = from; i < to; ++i) {
-          call.run_chunk(group_of(item), item % heads.kv_heads, i - base, work, partial(i));
-        }
+        call.load_queries(groups[item], work);
+        for (std::int64_t i = from; i < to; ++i) call.run_chunk(groups[item], i - base, work, partial(i));
       }
     });
     std::int64_t base = 0;
     for (std::int64_t item = first; item < last; base += chunks_of(item++)) {
       const SoftmaxState joined = partial(base);
-      for (std::int64_t i = 1; i < chunks_of(item); ++i) {
-        join_softmax(joined, partial(base + i), group_of(item).count * shapes.group, shapes.value_width);
-      }
-      call.finish(group_of(item), item % heads.kv_heads, joined, out, lse);
+      for (std::int64_t i = 1; i < chunks_of(item); ++i) call.join(groups[item], joined, partial(base + i));
+      call.finish(groups[item], joined, out, lse);
     }
     first = last;
   }

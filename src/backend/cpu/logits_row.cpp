@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vec = hn::Vec<Tag>;
 
-constexpr std::int64_t kLanes = HWY_MAX_BYTES / 4;
+constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
 
 RowPeak row_peak_simd(const float* logits, std::int64_t vocab) {
   const Tag d;
@@ -57,7 +57,7 @@ void row_weights_simd(const float* logits, std::int64_t vocab, float peak, float
 double row_sum_simd(const float* weights, std::int64_t count) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, hn::ScalableTag<double>> half;
-  constexpr std::int64_t kHalf = HWY_MAX_BYTES / 8;
+  constexpr auto kHalf = static_cast<std::int64_t>(hn::MaxLanes(d));
   auto a = hn::Zero(d);
   auto b = hn::Zero(d);
   std::int64_t i = 0;

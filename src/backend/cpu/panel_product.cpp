@@ -20,7 +20,7 @@ using Vec = hn::Vec<Tag>;
 using WordTag = hn::RebindToUnsigned<Tag>;
 using Words = hn::Vec<WordTag>;
 
-constexpr int kLanes = HWY_MAX_BYTES / 4;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;  // of a panel
 constexpr int kFusedRows = HWY_MAX_BYTES >= 64 ? 4 : HWY_MAX_BYTES >= 32 ? 2 : 1;
 

@@ -17,7 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vec = hn::Vec<Tag>;
 
-constexpr std::int64_t kLanes = HWY_MAX_BYTES / 4;
+constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
 
 // Calls step(i, lanes at i) over the width; the last, partial vector goes through `tail` element by element.
 template <class Step, class Tail>
