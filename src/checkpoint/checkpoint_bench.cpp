@@ -138,10 +138,10 @@ void inspect_config_of_kimi_k26(benchmark::State& state) {
 }
 BENCHMARK(inspect_config_of_kimi_k26)->Name("inspect/kimi-k2.6/config")->Unit(benchmark::kMillisecond);
 
-// 2 GiB of weights in 64 pieces, read by threads as the model loader does: read_pages, use, drop_pages.
+// 512 MiB of weights in 64 pieces, read by threads as the model loader does: read_pages, use, drop_pages.
 // cold:1 asks the kernel to forget the file first, so that the disk is read.
 void read_weights(benchmark::State& state) {
-  constexpr std::size_t kBytes = std::size_t{2} << 30;
+  constexpr std::size_t kBytes = std::size_t{512} << 20;
   constexpr std::size_t kPieces = 64;
   const TemporaryFolder folder;
   const auto path = folder.path() / "weights";
