@@ -180,6 +180,7 @@ void Engine::step() {
                            std::to_string(scheduler_.running()) + " run, but none can go on with " +
                            std::to_string(scheduler_.kv().free_blocks()) + " of " +
                            std::to_string(scheduler_.kv().blocks()) + " KV blocks free.");
+  publish(false);  // a long step shows who runs while it runs
   const auto planned = Clock::now();
   StepResult& result = runner_->step(plan);
   const auto ran = Clock::now();
@@ -193,7 +194,7 @@ void Engine::step() {
 
 // The books first: who reads the last output of a request and then the books finds it there.
 void Engine::hand_out(std::span<const Delivery> deliveries) {
-  publish();
+  publish(true);
   for (const Delivery& delivery : deliveries) {
     try {
       delivery.sequence->sink->on_output(delivery.output);
@@ -201,15 +202,16 @@ void Engine::hand_out(std::span<const Delivery> deliveries) {
       if (!delivery.output.finished) broken_sinks_.push_back(delivery.output.id);
     }
   }
+  scheduler_.forget_ended();  // not only with the next request: a sink may hold a connection
   const std::lock_guard lock(mutex_);
   handing_out_ = false;
   if (draining_) idle_.notify_all();
 }
 
-void Engine::publish() {
+void Engine::publish(bool handing_out) {
   const SchedulerCounters& counters = scheduler_.counters();
   const std::lock_guard lock(mutex_);
-  handing_out_ = true;
+  handing_out_ = handing_out;
   books_.running = scheduler_.running();
   books_.kv_usage = static_cast<double>(scheduler_.kv().used_blocks()) / scheduler_.kv().blocks();
   books_.finished = counters.finished;

@@ -56,7 +56,7 @@ class Engine final : public EngineClient {
   void step();
   void stop_after(const Error& error);
   void hand_out(std::span<const Delivery> deliveries);
-  void publish();
+  void publish(bool handing_out);
   Result<void> admit_submission() const;  // with mutex_ held
   std::int64_t waiting() const;           // with mutex_ held
 

@@ -185,6 +185,18 @@ TEST(Engine, RefusesMoreThanTheQueueHolds) {
   for (auto& inbox : inboxes) EXPECT_EQ(inbox->wait().finished, FinishReason::kLength);
 }
 
+TEST(Engine, ShowsARequestAsRunningDuringItsFirstStep) {
+  Gate gate;
+  const auto engine = start(engine_options(), [&](const StepPlan&) { gate.pass(); });
+  const auto inbox = std::make_shared<Inbox>();
+  ASSERT_TRUE(engine->submit(numbered(5, 2, 1), inbox));
+  gate.wait_for_arrival(1);
+  EXPECT_EQ(engine->stats().running, 1);
+  EXPECT_GT(engine->stats().kv_usage, 0);
+  gate.open();
+  inbox->wait();
+}
+
 TEST(Engine, EndsACancelledRequestWithinAStep) {
   Gate gate;
   const auto engine = start(engine_options(), [&](const StepPlan&) { gate.pass(); });
@@ -221,6 +233,23 @@ TEST(Engine, CountsARequestsEndBeforeItsSinkHearsOfIt) {
   ASSERT_TRUE(engine->submit(numbered(5, 3, 1), auditor));
   engine->drain(1min);
   EXPECT_EQ(auditor->finished_then, 1);
+}
+
+TEST(Engine, LetsGoOfASinkAtItsEndAndNotWithTheNextRequest) {
+  class Mourned final : public RequestSink {
+   public:
+    explicit Mourned(std::atomic<bool>& gone) : gone_(gone) {}
+    ~Mourned() override { gone_ = true; }
+    void on_output(const RequestOutput&) override {}
+
+   private:
+    std::atomic<bool>& gone_;
+  };
+  std::atomic<bool> gone{false};
+  const auto engine = start(engine_options());
+  ASSERT_TRUE(engine->submit(numbered(5, 3, 1), std::make_shared<Mourned>(gone)));
+  engine->drain(1min);
+  EXPECT_TRUE(gone);
 }
 
 TEST(Engine, AbortsOnlyTheRequestWhoseSinkThrows) {

@@ -4,7 +4,8 @@
 // A step is: plan_step(), run the plan, apply(). Decoding sequences come first, one token each; what the
 // budget of query tokens leaves goes to prefills in order of rank, then to newcomers. A newcomer is let in
 // when the pool can hold everybody to the end, as far as one can tell (admission.h), and nobody overtakes one
-// of better rank.
+// of better rank. One whose next block a running prefill is about to make waits for it, so that equal prompts
+// are computed once.
 //
 // When the pool is full nevertheless, the sequence that loses least returns to the queue. Its blocks stay
 // findable until they are needed. What it may count on when it returns is stricter each time: the likely
@@ -58,7 +59,7 @@ struct SchedulerCounters {
   std::int64_t prefix_hits = 0;
 };
 
-// News for one request's sink. The sequence is alive until the next call of the scheduler.
+// News for one request's sink. Both live until the next call of the scheduler.
 struct Delivery {
   Sequence* sequence = nullptr;
   RequestOutput output;
@@ -73,6 +74,9 @@ class Scheduler {
   std::span<const Delivery> cancel(RequestId id);
   std::span<const Delivery> fail_all(const Error& error);
   std::span<const Delivery> cancel_all();
+
+  // Drops the sequences that the last deliveries ended, and with them their sinks.
+  void forget_ended() { begin_deliveries(); }
 
   bool has_work() const { return !sequences_.empty(); }
   // The plan stands until the next call; it has no work only when there is none. Must be applied before the
@@ -96,6 +100,7 @@ class Scheduler {
   void admit_waiting(Clock::time_point now);
   bool admit(Sequence& sequence, Clock::time_point now);
   bool fits(const Sequence& sequence, const KvCache::Hit& hit);
+  bool is_being_computed(std::span<const BlockHash> chain, std::int32_t block) const;
   void plan_chunk(Sequence& sequence);
   void break_deadlock();
   void write_plan();

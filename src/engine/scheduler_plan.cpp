@@ -98,7 +98,7 @@ void Scheduler::admit_waiting(Clock::time_point now) {
   if (running_.empty()) admission_may_succeed_ = true;
   while (admission_may_succeed_ && !waiting_.empty() && budget_ > 0 &&
          static_cast<std::int32_t>(running_.size()) < most_running_) {
-    admission_may_succeed_ = admit(**waiting_.begin(), now);
+    if (!admit(**waiting_.begin(), now)) break;
   }
 }
 
@@ -117,7 +117,9 @@ bool Scheduler::admit(Sequence& sequence, Clock::time_point now) {
       std::span(sequence.hashes)
           .first(std::min(sequence.hashes.size(), static_cast<std::size_t>(findable / options_.block_size)));
   const KvCache::Hit hit = kv_.find(chain);
-  if (!fits(sequence, hit)) return false;
+  if (is_being_computed(chain, hit.blocks)) return false;  // asked again in the next step
+  admission_may_succeed_ = fits(sequence, hit);
+  if (!admission_may_succeed_) return false;
 
   kv_.share(chain.first(static_cast<std::size_t>(hit.blocks)), sequence.blocks);
   sequence.computed = hit.blocks * options_.block_size;
@@ -138,6 +140,15 @@ bool Scheduler::admit(Sequence& sequence, Clock::time_point now) {
   running_.insert(std::ranges::upper_bound(running_, &sequence, RanksBefore{}), &sequence);
   plan_chunk(sequence);
   return true;
+}
+
+bool Scheduler::is_being_computed(std::span<const BlockHash> chain, std::int32_t block) const {
+  const auto at = static_cast<std::size_t>(block);
+  if (at >= chain.size()) return false;
+  return std::ranges::any_of(running_, [&](const Sequence* other) {
+    return other->decode_row < 0 && other->remembered <= block && other->hashes.size() > at &&
+           other->hashes[at] == chain[at];
+  });
 }
 
 bool Scheduler::fits(const Sequence& sequence, const KvCache::Hit& hit) {
