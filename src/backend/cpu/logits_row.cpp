@@ -54,7 +54,9 @@ void row_weights_simd(const float* logits, std::int64_t vocab, float peak, float
   for (; i < vocab; ++i) weights[i] = hn::GetLane(weight(hn::Set(d, logits[i])));
 }
 
-double row_sum_simd(const float* weights, std::int64_t count) {
+// Sum in f64 of keep(weights), in one order.
+template <class Keep>
+HWY_INLINE double sum_of(const float* weights, std::int64_t count, const Keep& keep) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, hn::ScalableTag<double>> half;
   constexpr auto kHalf = static_cast<std::int64_t>(hn::MaxLanes(d));
@@ -62,12 +64,53 @@ double row_sum_simd(const float* weights, std::int64_t count) {
   auto b = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + 2 * kHalf <= count; i += 2 * kHalf) {
-    a = hn::Add(a, hn::PromoteTo(d, hn::LoadU(half, weights + i)));
-    b = hn::Add(b, hn::PromoteTo(d, hn::LoadU(half, weights + i + kHalf)));
+    a = hn::Add(a, hn::PromoteTo(d, keep(half, hn::LoadU(half, weights + i))));
+    b = hn::Add(b, hn::PromoteTo(d, keep(half, hn::LoadU(half, weights + i + kHalf))));
   }
   double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
-  for (; i < count; ++i) sum += static_cast<double>(weights[i]);
+  for (; i < count; ++i) sum += static_cast<double>(hn::GetLane(keep(half, hn::Set(half, weights[i]))));
   return sum;
+}
+
+double row_sum_simd(const float* weights, std::int64_t count) {
+  return sum_of(weights, count, [](auto, auto x) { return x; });
+}
+
+double row_sum_below_simd(const float* weights, std::int64_t count, float floor) {
+  return sum_of(weights, count,
+                [floor](auto d, auto x) { return hn::IfThenElseZero(hn::Lt(x, hn::Set(d, floor)), x); });
+}
+
+std::int64_t collect_at_least_simd(const float* values, std::int64_t count, float least, std::int32_t* ids) {
+  const Tag d;
+  const hn::RebindToSigned<Tag> ints;
+  const Vec bound = hn::Set(d, least);
+  std::int64_t found = 0;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto keep = hn::Ge(hn::LoadU(d, values + i), bound);
+    if (hn::AllFalse(d, keep)) continue;
+    const auto here = hn::Iota(ints, static_cast<std::int32_t>(i));
+    found +=
+        static_cast<std::int64_t>(hn::CompressStore(here, hn::RebindMask(ints, keep), ints, ids + found));
+  }
+  for (; i < count; ++i) {
+    if (values[i] >= least) ids[found++] = static_cast<std::int32_t>(i);
+  }
+  return found;
+}
+
+void block_peaks_simd(const float* values, std::int64_t count, float* peaks) {
+  const Tag d;
+  for (std::int64_t first = 0; first < count; first += kPeakBlock) {
+    const std::int64_t last = std::min(count, first + kPeakBlock);
+    Vec peak = hn::Set(d, -std::numeric_limits<float>::infinity());
+    std::int64_t i = first;
+    for (; i + kLanes <= last; i += kLanes) peak = hn::Max(peak, hn::LoadU(d, values + i));
+    float all = hn::GetLane(hn::MaxOfLanes(d, peak));
+    for (; i < last; ++i) all = std::max(all, values[i]);
+    peaks[first / kPeakBlock] = all;
+  }
 }
 
 }  // namespace tessera::HWY_NAMESPACE
@@ -79,6 +122,9 @@ namespace tessera {
 HWY_EXPORT(row_peak_simd);
 HWY_EXPORT(row_weights_simd);
 HWY_EXPORT(row_sum_simd);
+HWY_EXPORT(row_sum_below_simd);
+HWY_EXPORT(collect_at_least_simd);
+HWY_EXPORT(block_peaks_simd);
 
 RowPeak row_peak(const float* logits, std::int64_t vocab) {
   return HWY_DYNAMIC_DISPATCH(row_peak_simd)(logits, vocab);
@@ -91,6 +137,18 @@ void row_weights(const float* logits, std::int64_t vocab, float peak, float inve
 
 double row_sum(const float* weights, std::int64_t count) {
   return HWY_DYNAMIC_DISPATCH(row_sum_simd)(weights, count);
+}
+
+double row_sum_below(const float* weights, std::int64_t count, float floor) {
+  return HWY_DYNAMIC_DISPATCH(row_sum_below_simd)(weights, count, floor);
+}
+
+std::int64_t collect_at_least(const float* values, std::int64_t count, float least, std::int32_t* ids) {
+  return HWY_DYNAMIC_DISPATCH(collect_at_least_simd)(values, count, least, ids);
+}
+
+void block_peaks(const float* values, std::int64_t count, float* peaks) {
+  HWY_DYNAMIC_DISPATCH(block_peaks_simd)(values, count, peaks);
 }
 
 }  // namespace tessera

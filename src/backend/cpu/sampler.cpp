@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "backend/cpu/logits_row.h"
@@ -29,30 +30,24 @@ struct Work {
   Work(Carver carver, std::int64_t vocab)
       : raw(carver.take<float>(vocab)),
         weights(carver.take<float>(vocab)),
-        candidates(carver.take<std::int32_t>(vocab)),
+        tokens(carver.take<std::int32_t>(vocab + 16)),
+        bucket(carver.take<std::int32_t>(vocab)),
+        block_peaks(carver.take<float>((vocab + kPeakBlock - 1) / kPeakBlock)),
         block_sums(carver.take<double>((vocab + kBlock - 1) / kBlock)),
         bucket_sums(carver.take<double>(kBuckets)),
         bucket_counts(carver.take<std::int32_t>(kBuckets)),
         marks(carver.take<std::uint64_t>((vocab + 63) / 64)),
         bytes(carver.used()) {}
-  float* raw;                // [vocab] logits before any change, where log-probs are wanted
-  float* weights;            // [vocab]
-  std::int32_t* candidates;  // [vocab] tokens of one bucket
+  float* raw;            // [vocab] logits before any change, where log-probs are wanted
+  float* weights;        // [vocab]
+  std::int32_t* tokens;  // [vocab] those that may still be drawn, in id order
+  std::int32_t* bucket;  // [vocab] tokens of one bucket
+  float* block_peaks;
   double* block_sums;
   double* bucket_sums;
   std::int32_t* bucket_counts;
   std::uint64_t* marks;  // bit a token: penalised already
   std::size_t bytes;
-};
-
-// Tokens that may be drawn: at least `least`, and of those equal to it ids up to last_equal.
-struct Cut {
-  float least = kNone;
-  std::int32_t last_equal = std::numeric_limits<std::int32_t>::max();
-
-  bool keeps(float logit, std::int32_t token) const {
-    return logit > least || (logit == least && token <= last_equal);
-  }
 };
 
 bool in_vocab(std::int32_t token, std::span<const float> logits) {
@@ -103,131 +98,175 @@ void apply_counts(std::span<float> logits, const SamplingRow& row) {
   }
 }
 
+// Floors under which the tail of top-p is looked for, most promising first: a tail that may be dropped as a
+// whole need not be sorted.
+constexpr float kTailFloors[] = {0x1p-6F, 0x1p-9F, 0x1p-12F, 0x1p-16F, 0x1p-22F};
+
 class Draw {
  public:
   Draw(std::span<float> logits, float peak, const SamplingRow& row, const Work& work)
-      : logits_(logits), peak_(peak), row_(row), work_(work), inverse_temperature_(1.0F / row.temperature) {}
+      : logits_(logits.data()),
+        vocab_(static_cast<std::int64_t>(logits.size())),
+        peak_(peak),
+        row_(row),
+        work_(work),
+        inverse_temperature_(1.0F / row.temperature) {}
 
   std::int32_t run() {
-    const auto vocab = static_cast<std::int64_t>(logits_.size());
-    row_weights(logits_.data(), vocab, peak_, inverse_temperature_, work_.weights);
-    if (row_.min_p > 0.0F) drop_below_min_p();
-    const bool cut_by_rank = row_.top_k > 0 && row_.top_k < vocab;
-    if (cut_by_rank) cut_.least = kth_largest(row_.top_k);
-    if (row_.top_p < 1.0F) cut_ = nucleus(row_.top_p);
-    if (cut_by_rank || row_.top_p < 1.0F) {
-      for (std::int64_t i = 0; i < vocab; ++i) {
-        if (!cut_.keeps(logits_[static_cast<std::size_t>(i)], static_cast<std::int32_t>(i)))
-          work_.weights[i] = 0;
+    row_weights(logits_, vocab_, peak_, inverse_temperature_, work_.weights);
+    const bool cut_by_rank = row_.top_k > 0 && row_.top_k < vocab_;
+    if (!cut_by_rank && !(row_.min_p > 0.0F) && !(row_.top_p < 1.0F)) return pick_of_all();
+
+    // min_p and top_k are bounds on the logit; whoever passes both is left for top_p.
+    if (cut_by_rank) {
+      keep_at_least(logits_, kth_largest(row_.top_k));
+      if (row_.min_p > 0.0F) drop_if([&](std::int32_t token) { return weight_of(token) < row_.min_p; });
+    } else if (row_.min_p > 0.0F) {
+      keep_at_least(work_.weights, std::min(row_.min_p, 1.0F));  // the most likely token has weight 1
+    }
+    if (row_.top_p < 1.0F) {
+      if (cut_by_rank || row_.min_p > 0.0F) {
+        keep_nucleus(0, sum_of_kept());
+      } else {
+        const double total = row_sum(work_.weights, vocab_);
+        keep_nucleus(drop_tail(total), total);
       }
     }
-    return pick(vocab);
+    return pick_of_kept();
   }
 
  private:
-  std::int64_t bucket_of(float logit) const {
-    const float folds = (peak_ - logit) * inverse_temperature_ * kBucketsPerFold;
+  std::span<std::int32_t> kept() const { return {work_.tokens, static_cast<std::size_t>(kept_)}; }
+  float logit_of(std::int32_t token) const { return logits_[token]; }
+  float weight_of(std::int32_t token) const { return work_.weights[token]; }
+
+  void keep_at_least(const float* values, float least) {
+    kept_ = collect_at_least(values, vocab_, least, work_.tokens);
+  }
+
+  template <class Drop>
+  void drop_if(const Drop& drop) {
+    const std::span<std::int32_t> all = kept();
+    kept_ = std::remove_if(all.begin(), all.end(), drop) - all.begin();
+  }
+
+  double sum_of_kept() const {
+    double sum = 0;
+    for (const std::int32_t token : kept()) sum += static_cast<double>(weight_of(token));
+    return sum;
+  }
+
+  // The k-th largest logit; tokens equal to it count as k-th as well.
+  float kth_largest(std::int64_t k) {
+    const std::int64_t blocks = (vocab_ + kPeakBlock - 1) / kPeakBlock;
+    float bound = kNone;
+    if (k <= blocks) {
+      block_peaks(logits_, vocab_, work_.block_peaks);
+      std::nth_element(work_.block_peaks, work_.block_peaks + (k - 1), work_.block_peaks + blocks,
+                       std::greater<>());
+      bound = work_.block_peaks[k - 1];
+    }
+    keep_at_least(logits_, bound);
+    const std::span<std::int32_t> some = kept();
+    const auto kth = some.begin() + (k - 1);
+    std::nth_element(some.begin(), kth, some.end(),
+                     [&](std::int32_t a, std::int32_t b) { return logit_of(a) > logit_of(b); });
+    // Banned tokens are no candidates even when fewer than k others are left.
+    return std::max(logit_of(*kth), std::numeric_limits<float>::lowest());
+  }
+
+  double may_drop(double total) const { return (1.0 - static_cast<double>(row_.top_p)) * total; }
+
+  // Keeps the tokens above the highest floor below which everything may be dropped; returns what that was.
+  double drop_tail(double total) {
+    for (const float floor : kTailFloors) {
+      const double tail = row_sum_below(work_.weights, vocab_, floor);
+      if (tail > may_drop(total)) continue;
+      keep_at_least(work_.weights, floor);
+      return tail;
+    }
+    keep_at_least(work_.weights, std::numeric_limits<float>::min());
+    return 0;
+  }
+
+  std::int64_t bucket_of(std::int32_t token) const {
+    const float folds = (peak_ - logit_of(token)) * inverse_temperature_ * kBucketsPerFold;
     return folds < static_cast<float>(kBuckets - 1) ? static_cast<std::int64_t>(folds) : kBuckets - 1;
   }
 
-  // The most likely token has weight 1, so a weight is its probability's ratio to the largest one.
-  void drop_below_min_p() {
-    for (std::size_t i = 0; i < logits_.size(); ++i) {
-      if (work_.weights[i] < row_.min_p && logits_[i] < peak_) {
-        work_.weights[i] = 0;
-        logits_[i] = kNone;
-      }
-    }
-  }
-
-  // Counts and sums the tokens above the cut, by bucket.
-  void fill_buckets() {
+  // Drops the least likely of the kept tokens while all the dropped together stay within 1 - p of the total;
+  // of equals the higher id goes first.
+  void keep_nucleus(double dropped, double total) {
     std::fill_n(work_.bucket_counts, kBuckets, 0);
     std::fill_n(work_.bucket_sums, kBuckets, 0.0);
-    for (std::size_t i = 0; i < logits_.size(); ++i) {
-      if (logits_[i] == kNone || logits_[i] < cut_.least) continue;
-      const std::int64_t b = bucket_of(logits_[i]);
+    for (const std::int32_t token : kept()) {
+      const std::int64_t b = bucket_of(token);
       ++work_.bucket_counts[b];
-      work_.bucket_sums[b] += static_cast<double>(work_.weights[i]);
+      work_.bucket_sums[b] += static_cast<double>(weight_of(token));
     }
-  }
-
-  // Tokens of one bucket above the cut, in id order.
-  std::span<std::int32_t> collect(std::int64_t bucket) {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < logits_.size(); ++i) {
-      if (logits_[i] == kNone || logits_[i] < cut_.least || bucket_of(logits_[i]) != bucket) continue;
-      work_.candidates[count++] = static_cast<std::int32_t>(i);
-    }
-    return {work_.candidates, count};
-  }
-
-  float logit_of(std::int32_t token) const { return logits_[static_cast<std::size_t>(token)]; }
-
-  // Tokens equal to the k-th stay as well.
-  float kth_largest(std::int64_t k) {
-    fill_buckets();
-    std::int64_t before = 0;
-    std::int64_t bucket = 0;
-    while (bucket < kBuckets && before + work_.bucket_counts[bucket] < k)
-      before += work_.bucket_counts[bucket++];
-    if (bucket == kBuckets) return kNone;  // fewer than k are left
-    const std::span<std::int32_t> tokens = collect(bucket);
-    const auto kth = tokens.begin() + (k - before - 1);
-    std::nth_element(tokens.begin(), kth, tokens.end(),
-                     [&](std::int32_t a, std::int32_t b) { return logit_of(a) > logit_of(b); });
-    return logit_of(*kth);
-  }
-
-  // Drops the least likely tokens while all the dropped together stay within 1 - p; of equals the higher id
-  // goes first.
-  Cut nucleus(float p) {
-    fill_buckets();
-    double total = 0;
-    for (std::int64_t b = kBuckets - 1; b >= 0; --b) total += work_.bucket_sums[b];
-    const double may_drop = (1.0 - static_cast<double>(p)) * total;
-    double dropped = 0;
     for (std::int64_t b = kBuckets - 1; b >= 0; --b) {
       if (work_.bucket_counts[b] == 0) continue;
-      if (dropped + work_.bucket_sums[b] <= may_drop && b > 0) {
+      if (b > 0 && dropped + work_.bucket_sums[b] <= may_drop(total)) {
         dropped += work_.bucket_sums[b];
         continue;
       }
-      const std::span<std::int32_t> tokens = collect(b);
-      std::sort(tokens.begin(), tokens.end(), [&](std::int32_t x, std::int32_t y) {
-        return logit_of(x) != logit_of(y) ? logit_of(x) > logit_of(y) : x < y;
+      const std::span<std::int32_t> edge = sorted_bucket(b);
+      std::size_t stay = edge.size();
+      while (stay > 0 && dropped + static_cast<double>(weight_of(edge[stay - 1])) <= may_drop(total)) {
+        dropped += static_cast<double>(weight_of(edge[--stay]));
+      }
+      if (stay == 0 && b > 0) continue;
+      const std::int32_t last =
+          edge[stay == 0 ? 0 : stay - 1];  // p <= 0 would drop even the most likely token
+      drop_if([&](std::int32_t token) {
+        return logit_of(token) < logit_of(last) || (logit_of(token) == logit_of(last) && token > last);
       });
-      std::size_t kept = tokens.size();
-      while (kept > 0 && dropped + weight_of(tokens[kept - 1]) <= may_drop)
-        dropped += weight_of(tokens[--kept]);
-      if (kept > 0) return {.least = logit_of(tokens[kept - 1]), .last_equal = tokens[kept - 1]};
+      return;
     }
-    // Only p <= 0 drops everything: the most likely token stays.
-    return {.least = peak_, .last_equal = first_at_peak()};
   }
 
-  double weight_of(std::int32_t token) const { return static_cast<double>(work_.weights[token]); }
-
-  std::int32_t first_at_peak() const {
-    return static_cast<std::int32_t>(std::find(logits_.begin(), logits_.end(), peak_) - logits_.begin());
+  // Tokens of one bucket, most likely first.
+  std::span<std::int32_t> sorted_bucket(std::int64_t b) const {
+    std::size_t count = 0;
+    for (const std::int32_t token : kept()) {
+      if (bucket_of(token) == b) work_.bucket[count++] = token;
+    }
+    const std::span<std::int32_t> tokens(work_.bucket, count);
+    std::sort(tokens.begin(), tokens.end(), [&](std::int32_t x, std::int32_t y) {
+      return logit_of(x) != logit_of(y) ? logit_of(x) > logit_of(y) : x < y;
+    });
+    return tokens;
   }
 
   // Inverse of the cumulative distribution, tokens in id order.
-  std::int32_t pick(std::int64_t vocab) {
+  std::int32_t pick_of_kept() const {
+    const double target = uniform_draw(row_.seed, row_.draw) * sum_of_kept();
+    double before = 0;
+    std::int32_t chosen = kept().front();
+    for (const std::int32_t token : kept()) {
+      if (weight_of(token) <= 0) continue;
+      chosen = token;  // stays the last where rounding carries the target past it
+      before += static_cast<double>(weight_of(token));
+      if (before > target) break;
+    }
+    return chosen;
+  }
+
+  std::int32_t pick_of_all() const {
     double total = 0;
-    for (std::int64_t b = 0; b * kBlock < vocab; ++b) {
-      work_.block_sums[b] = row_sum(work_.weights + b * kBlock, std::min(kBlock, vocab - b * kBlock));
+    for (std::int64_t b = 0; b * kBlock < vocab_; ++b) {
+      work_.block_sums[b] = row_sum(work_.weights + b * kBlock, std::min(kBlock, vocab_ - b * kBlock));
       total += work_.block_sums[b];
     }
     const double target = uniform_draw(row_.seed, row_.draw) * total;
     double before = 0;
     std::int64_t block = 0;
-    while ((block + 1) * kBlock < vocab && before + work_.block_sums[block] <= target) {
+    while ((block + 1) * kBlock < vocab_ && before + work_.block_sums[block] <= target) {
       before += work_.block_sums[block++];
     }
     // Rounding may carry the target past the last token; then it is the last that has any weight.
     std::int64_t chosen = -1;
-    for (std::int64_t i = block * kBlock; i < vocab; ++i) {
+    for (std::int64_t i = block * kBlock; i < vocab_; ++i) {
       if (work_.weights[i] <= 0) continue;
       chosen = i;
       before += static_cast<double>(work_.weights[i]);
@@ -239,12 +278,13 @@ class Draw {
     return static_cast<std::int32_t>(chosen);
   }
 
-  std::span<float> logits_;
+  const float* logits_;
+  std::int64_t vocab_;
   float peak_;
   const SamplingRow& row_;
   const Work& work_;
   float inverse_temperature_;
-  Cut cut_;
+  std::int64_t kept_ = 0;  // of work_.tokens
 };
 
 // Whether a comes before b: more likely, or as likely with the lower id.
