@@ -232,7 +232,7 @@ std::string inspect_text(const Inspection& inspection) {
 
   char text[160];
   std::snprintf(text, sizeof text, "%-16s %-12s %9s %9s %19s %19s\n",
-                inspection.from_files ? "module" : "module (expected)", "format", "modules", "tensors",
+                inspection.from_files ? "module" : "promised module", "format", "modules", "tensors",
                 "parameters", "bytes");
   out += text;
   for (const ClassSummary& sum : inspection.classes) {
