@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "flags_reference.h"
 
 namespace tessera {
 namespace {
@@ -132,6 +137,16 @@ TEST(ServeFlags, EveryBadValueIsNamedWithItsRange) {
 TEST(ServeFlags, ReadsSizesWithUnits) {
   EXPECT_EQ(parse({"m", "--kv-cache-memory-bytes", "2GiB"}).flags.kv_cache_memory_bytes,
             std::int64_t{2} << 30);
+}
+
+// The page is the program's own text: TESSERA_REWRITE=1 writes it anew.
+TEST(FlagsReference, IsWhatTheDocsSay) {
+  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/docs/reference/flags.md";
+  if (std::getenv("TESSERA_REWRITE") != nullptr) std::ofstream(path) << flags_reference();
+  std::ifstream in(path);
+  std::stringstream page;
+  page << in.rdbuf();
+  EXPECT_EQ(page.str(), flags_reference());
 }
 
 }  // namespace
