@@ -14,6 +14,12 @@ namespace {
 // Columns of an item: enough to fill two AVX-512 vectors where heads and tokens allow.
 constexpr std::int64_t kItemColumns = 32;
 
+// Rows that are widened to f32 at a time where keys and values are apart: 32 x 128 values are 18 KiB, so that
+// a piece is used while it is in the L1 cache. MLA's rows of 576 would not fit anyway and are keys and values
+// at once.
+constexpr std::int64_t kPieceRows = 32;
+static_assert(kTileRows % kPieceRows == 0);
+
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; }
@@ -35,7 +41,8 @@ struct Shapes {
         columns(round_up(group * tokens_in_item, kColumnMultiple)),
         key_stride(round_up(h.key_dim, 32) + kColumnMultiple),  // off the power of two, for the cache's sets
         value_width(round_up(h.value_dim, 32)),
-        value_stride(h.value_in_key ? key_stride : value_width) {}
+        value_stride(h.value_in_key ? key_stride : value_width),
+        piece_rows(h.value_in_key ? kTileRows : kPieceRows) {}
   std::int64_t kv_heads;
   std::int64_t group;  // query heads of one kv head
   std::int64_t tokens_in_item;
@@ -43,6 +50,7 @@ struct Shapes {
   std::int64_t key_stride;
   std::int64_t value_width;
   std::int64_t value_stride;
+  std::int64_t piece_rows;
 };
 
 SoftmaxState take_state(Carver& carver, const Shapes& s) {
@@ -73,8 +81,8 @@ struct Work {
         chunk(take_state(carver, s)),
         joined(take_state(carver, s)),
         bytes(carver.used()) {}
-  float* keys;     // [kv_heads, 64, key_stride]
-  float* values;   // [kv_heads, 64, value_stride]
+  float* keys;     // [piece_rows, key_stride]
+  float* values;   // [piece_rows, value_stride]
   float* queries;  // [kv_heads, key_dim, columns]
   float* scores;   // [64, columns]
   float* decay;    // [columns]
@@ -92,14 +100,15 @@ class CachedCall {
   // Query columns of a group, transposed: [kv_heads, key_dim, columns].
   void load_queries(const TokenGroup& group, const Work& work) const {
     const std::int64_t cols = group.count * shapes_.group;
-    const std::int64_t size = heads_.key_dim * shapes_.columns;
-    if (cols < shapes_.columns) std::fill_n(work.queries, shapes_.kv_heads * size, 0.0F);
+    const std::int64_t columns = padded(cols);
+    const std::int64_t size = heads_.key_dim * columns;
+    if (cols < columns) std::fill_n(work.queries, shapes_.kv_heads * size, 0.0F);
     for (std::int64_t kv_head = 0; kv_head < shapes_.kv_heads; ++kv_head) {
       for (std::int64_t c = 0; c < cols; ++c) {
         const float* src = q_.row<float>(group.first + c / shapes_.group) +
                            (kv_head * shapes_.group + c % shapes_.group) * heads_.key_dim;
         float* dst = work.queries + kv_head * size + c;
-        for (std::int64_t k = 0; k < heads_.key_dim; ++k) dst[k * shapes_.columns] = src[k];
+        for (std::int64_t k = 0; k < heads_.key_dim; ++k) dst[k * columns] = src[k];
       }
     }
   }
@@ -121,14 +130,19 @@ class CachedCall {
     const std::int64_t end = std::min(most, (chunk + 1) * size);
     for (std::int64_t start = chunk * size; start < end; start += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, end - start);
-      load_tile(group.seq, start, rows, work);
-      for (std::int64_t c = 0; c < shapes_.columns; ++c) {
+      for (std::int64_t c = 0; c < padded(cols); ++c) {
         const std::int64_t seen =
             c < cols ? batch_.visible_rows[group.first + c / shapes_.group] - start : std::int64_t{0};
         work.visible[c] = static_cast<std::int32_t>(std::clamp<std::int64_t>(seen, 0, rows));
       }
       for (std::int64_t kv_head = 0; kv_head < shapes_.kv_heads; ++kv_head) {
-        run_tile(kv_head, cols, rows, least - start < rows, work, of_head(state, shapes_, kv_head));
+        run_tile({.seq = group.seq,
+                  .kv_head = kv_head,
+                  .cols = cols,
+                  .start = start,
+                  .rows = rows,
+                  .ragged = least - start < rows},
+                 work, of_head(state, shapes_, kv_head));
       }
     }
   }
@@ -156,64 +170,96 @@ class CachedCall {
   const Shapes& shapes() const { return shapes_; }
 
  private:
-  // Rows of all kv heads, in the order in which they lie in memory.
-  void load_tile(std::int64_t seq, std::int64_t start, std::int64_t rows, const Work& work) const {
+  // Columns that are computed: an item with few tokens is narrower than its arrays could hold.
+  static std::int64_t padded(std::int64_t cols) { return round_up(cols, kColumnMultiple); }
+
+  // One kv head of 64 rows or fewer.
+  struct Tile {
+    std::int64_t seq = 0;
+    std::int64_t kv_head = 0;
+    std::int64_t cols = 0;
+    std::int64_t start = 0;  // row
+    std::int64_t rows = 0;
+    bool ragged = false;  // some column does not see all rows
+  };
+
+  // `count` values of each of some rows, from value `first` of the row on; the values from `next` on will be
+  // wanted soon. Rows of several kv heads are long, so the hardware does not guess what comes next.
+  void load(const Tile& tile, std::int64_t from, std::int64_t rows, std::int64_t first, std::int64_t count,
+            std::int64_t next, float* dst, std::int64_t stride) const {
+    const std::int64_t value_bytes = kv_.row_bytes / kv_.shape.values();
     for (std::int64_t r = 0; r < rows; ++r) {
-      const std::byte* row = kv_row(kv_, batch_, seq, start + r);
-      for (std::int64_t h = 0; h < shapes_.kv_heads; ++h) {
-        read_row_values(kv_, row, h * heads_.key_dim, heads_.key_dim,
-                        work.keys + (h * kTileRows + r) * shapes_.key_stride);
+      const std::byte* row = kv_row(kv_, batch_, tile.seq, tile.start + from + r);
+      if (next >= 0) {
+        for (std::int64_t b = 0; b < count * value_bytes; b += 64)
+          __builtin_prefetch(row + next * value_bytes + b);
       }
-      if (heads_.value_in_key) continue;
-      for (std::int64_t h = 0; h < shapes_.kv_heads; ++h) {
-        read_row_values(kv_, row, shapes_.kv_heads * heads_.key_dim + h * heads_.value_dim, heads_.value_dim,
-                        work.values + (h * kTileRows + r) * shapes_.value_stride);
-      }
+      read_row_values(kv_, row, first, count, dst + r * stride);
     }
   }
 
-  // ragged: some column does not see all rows of the tile.
-  void run_tile(std::int64_t kv_head, std::int64_t cols, std::int64_t rows, bool ragged, const Work& work,
-                const SoftmaxState& state) const {
-    const float* values = work.values + kv_head * kTileRows * shapes_.value_stride;
-    multiply_rows({.a = work.keys + kv_head * kTileRows * shapes_.key_stride,
-                   .a_stride = shapes_.key_stride,
-                   .b = work.queries + kv_head * heads_.key_dim * shapes_.columns,
-                   .b_stride = shapes_.columns,
-                   .c = work.scores,
-                   .c_stride = shapes_.columns,
-                   .rows = rows,
-                   .cols = shapes_.columns,
-                   .depth = heads_.key_dim});
+  void run_tile(const Tile& tile, const Work& work, const SoftmaxState& state) const {
+    const std::int64_t columns = padded(tile.cols);
+    const std::int64_t key_first = tile.kv_head * heads_.key_dim;
+    const std::int64_t value_first = shapes_.kv_heads * heads_.key_dim + tile.kv_head * heads_.value_dim;
+    const std::int64_t next_key = tile.kv_head + 1 < shapes_.kv_heads ? key_first + heads_.key_dim : -1;
+    for (std::int64_t from = 0; from < tile.rows; from += shapes_.piece_rows) {
+      const std::int64_t rows = std::min(shapes_.piece_rows, tile.rows - from);
+      load(tile, from, rows, key_first, heads_.key_dim, heads_.value_in_key ? -1 : value_first, work.keys,
+           shapes_.key_stride);
+      multiply_rows({.a = work.keys,
+                     .a_stride = shapes_.key_stride,
+                     .b = work.queries + tile.kv_head * heads_.key_dim * columns,
+                     .b_stride = columns,
+                     .c = work.scores + from * columns,
+                     .c_stride = columns,
+                     .rows = rows,
+                     .cols = columns,
+                     .depth = heads_.key_dim});
+    }
     softmax_scores({.scores = work.scores,
-                    .stride = shapes_.columns,
-                    .rows = rows,
-                    .cols = shapes_.columns,
+                    .stride = columns,
+                    .rows = tile.rows,
+                    .cols = columns,
                     .visible = work.visible,
                     .scale = heads_.scale,
                     .decay = work.decay},
                    state);
-    decay_outputs(work.decay, cols, shapes_.value_width, state);
-    BlockProduct product{.a = work.scores,
-                         .a_stride = shapes_.columns,
-                         .b = values,
+    decay_outputs(work.decay, tile.cols, shapes_.value_width, state);
+    for (std::int64_t from = 0; from < tile.rows; from += shapes_.piece_rows) {
+      const std::int64_t rows = std::min(shapes_.piece_rows, tile.rows - from);
+      if (!heads_.value_in_key) {
+        load(tile, from, rows, value_first, heads_.value_dim, next_key, work.values, shapes_.value_stride);
+      }
+      add_values(tile, from, rows, work, state);
+    }
+  }
+
+  // state.out += weights x values for rows [from, from + rows) of the tile.
+  void add_values(const Tile& tile, std::int64_t from, std::int64_t rows, const Work& work,
+                  const SoftmaxState& state) const {
+    const std::int64_t columns = padded(tile.cols);
+    const float* weights = work.scores + from * columns;
+    BlockProduct product{.a = weights,
+                         .a_stride = columns,
+                         .b = work.values,
                          .b_stride = shapes_.value_stride,
                          .c = state.out,
                          .c_stride = state.out_stride,
-                         .rows = cols,
+                         .rows = tile.cols,
                          .cols = shapes_.value_width,
                          .depth = rows,
                          .first = false};
     // A row that only later tokens see has weight 0 for the earlier ones; but 0 x NaN would reach them.
-    if (!ragged || all_finite(values, shapes_.value_stride, rows, heads_.value_dim)) {
+    if (!tile.ragged || all_finite(work.values, shapes_.value_stride, rows, heads_.value_dim)) {
       multiply_columns(product);
       return;
     }
     product.rows = 1;
-    for (std::int64_t c = 0; c < cols; ++c) {
-      product.a = work.scores + c;
+    for (std::int64_t c = 0; c < tile.cols; ++c) {
+      product.a = weights + c;
       product.c = state.out + c * state.out_stride;
-      product.depth = work.visible[c];
+      product.depth = std::clamp<std::int64_t>(work.visible[c] - from, 0, rows);
       multiply_columns(product);
     }
   }
