@@ -291,6 +291,43 @@ TEST(Drain, FinishesWhatRunsAndTakesNothingNew) {
   engine->drain(0ms);  // again, with nothing to do
 }
 
+TEST(Drain, ReturnsAfterTheLastSinkHasHeard) {
+  class Slow final : public RequestSink {
+   public:
+    void on_output(const RequestOutput& output) override {
+      if (!output.finished) return;
+      std::unique_lock lock(mutex);
+      is_inside = true;
+      changed.notify_all();
+      // Long enough for a drain that does not wait for us to return.
+      returned_early = changed.wait_for(lock, 50ms, [&] { return drained; });
+      heard = true;
+    }
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_inside = false;
+    bool drained = false;
+    bool returned_early = false;
+    bool heard = false;
+  };
+  const auto engine = start(engine_options());
+  const auto slow = std::make_shared<Slow>();
+  ASSERT_TRUE(engine->submit(numbered(5, 3, 1), slow));
+  {
+    std::unique_lock lock(slow->mutex);
+    slow->changed.wait(lock, [&] { return slow->is_inside; });
+  }
+  engine->drain(1min);
+  {
+    const std::lock_guard lock(slow->mutex);
+    slow->drained = true;
+  }
+  slow->changed.notify_all();
+  const std::lock_guard lock(slow->mutex);
+  EXPECT_TRUE(slow->heard);
+  EXPECT_FALSE(slow->returned_early);
+}
+
 TEST(Drain, AbortsWhatOutlastsItsPatience) {
   const auto engine = start(engine_options());
   std::vector<std::shared_ptr<Inbox>> inboxes;

@@ -447,6 +447,24 @@ TEST(FullPool, PreemptsTheOneThatLosesLeastAndResumesItFirst) {
     EXPECT_EQ(drive.received[static_cast<std::uint64_t>(i)].finished, FinishReason::kLength);
 }
 
+// The decoding one has its token planned when the prefill of better priority takes its blocks.
+TEST(FullPool, SpendsAVictimsShareOfTheBudgetOnOthers) {
+  SchedulerOptions options = options_of(14);
+  options.forecast_admission = false;
+  options.max_num_batched_tokens = 3;
+  Drive drive(options);
+  ASSERT_TRUE(drive.submit(numbered(12, 40, 1)));
+  while (drive.received[1].tokens.empty()) drive.step();
+  GenerationRequest urgent = numbered(40, 4, 2);
+  urgent.priority = -1;
+  ASSERT_TRUE(drive.submit(urgent));
+  std::size_t tokens = 0;
+  drive.runner.before_step = [&](const StepPlan& plan) { tokens = plan.tokens.size(); };
+  while (drive.scheduler.counters().preemptions == 0) ASSERT_TRUE(drive.step());
+  EXPECT_EQ(tokens, 3U);
+  drive.run();
+}
+
 TEST(FullPool, KeepsAVictimsBlocksUntilTheyAreNeeded) {
   SchedulerOptions options = options_of(20);
   options.forecast_admission = false;
@@ -572,6 +590,20 @@ TEST(Cancel, FreesEverythingInTheQueueInPrefillAndInDecode) {
   EXPECT_EQ(drive.scheduler.counters().aborted, 3);
   EXPECT_TRUE(drive.scheduler.cancel({1}).empty());
   EXPECT_TRUE(drive.scheduler.cancel({99}).empty());
+}
+
+TEST(Cancel, LetsThoseBehindALargeRequestPassItsPlace) {
+  Drive drive(options_of(20));
+  ASSERT_TRUE(drive.submit(numbered(20, 30, 1)));
+  drive.step();
+  ASSERT_TRUE(drive.submit(numbered(60, 20, 2)));
+  ASSERT_TRUE(drive.submit(numbered(4, 4, 3)));
+  drive.step();
+  EXPECT_EQ(drive.scheduler.running(), 1);
+  drive.take(drive.scheduler.cancel({2}));
+  drive.step();
+  EXPECT_EQ(drive.scheduler.running(), 2);
+  drive.run();
 }
 
 TEST(Cancel, TellsTheRunnerWhichSlotsAreGoneWithTheNextPlan) {
