@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <clocale>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -142,14 +142,15 @@ TEST_F(TinyTokenizer, HoldsUnderAnyLocale) {
 TEST_F(TinyTokenizer, FiveMillionEqualCharactersTakeUnderTwoSeconds) {
   for (const std::string unit : {"a", "A", " ", "\n", "!", "7", "中", "<", "é", "\t ", "aA", "'"}) {
     std::string text;
-    while (text.size() < 5'000'000 * unit.size()) text += unit;
-    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < 5'000'000 / count_points(unit); ++i) text += unit;
+    const std::clock_t start = std::clock();  // of the processor: the machine may be busy with other things
     const auto ids = tiny->encode(text, ControlTokens::kRecognise);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     ASSERT_TRUE(ids) << ids.error().message();
     EXPECT_EQ(tiny->decode_bytes(*ids, false), text);
+    (void)seconds;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(took.count(), 2.0) << '"' << unit << '"';
+    EXPECT_LT(seconds, 2.0) << '"' << unit << '"';
 #endif
   }
 }

@@ -13,15 +13,20 @@ namespace {
 
 Value list_value(std::vector<Value> items) { return List{std::move(items)}; }
 
-// "a.b.0": attributes and items of items. An int is one item.
-Value dig(Interpreter& run, Value value, const Value& path) {
-  if (!path.is_string()) return run.item(value, path);
+// "a.b.0": attributes and items of items. An int is one item. `otherwise` takes the place of what is missing,
+// at each step of the path.
+Value dig(Interpreter& run, Value value, const Value& path, const Value* otherwise = nullptr) {
+  const auto step = [&](const Value& key) {
+    Value found = run.item(value, key);
+    return found.is_undefined() && otherwise != nullptr ? *otherwise : found;
+  };
+  if (!path.is_string()) return step(path);
   std::string_view rest = path.text().view();
   while (true) {
     const std::size_t dot = rest.find('.');
     const std::string_view part = rest.substr(0, dot);
     const auto number = parse_int(part);
-    value = number ? run.item(value, *number) : run.item(value, scaffold(part));
+    value = step(number ? Value(*number) : scaffold(part));
     if (dot == std::string_view::npos) return value;
     rest.remove_prefix(dot + 1);
   }
@@ -223,7 +228,7 @@ Value extreme(Call& call) {
   return best == nullptr ? undefined("No aggregated item, sequence was empty") : *best->item;
 }
 
-Value sum(Call& call) {
+Value sum_filter(Call& call) {
   const Bound given(call, "sum", {"iterable", "attribute", "start"}, 1);
   Value total = given.value_or(2, 0);
   for (const Value& item : elements(given[0])) {
@@ -294,8 +299,7 @@ Value map(Call& call) {
     if (!given.has(1)) fail("map wants the name of a filter, or attribute=.");
     for (const Value& item : items) {
       call.run.charge(2);
-      Value value = dig(call.run, item, given[1]);
-      list.items.push_back(value.is_undefined() && given.has(2) ? given[2] : std::move(value));
+      list.items.push_back(dig(call.run, item, given[1], given.has(2) ? &given[2] : nullptr));
     }
     return list;
   }
@@ -358,7 +362,7 @@ constexpr FilterEntry kFilters[] = {
     {"selectattr", select<true, true>},
     {"slice", slice_filter},
     {"sort", sort_filter},
-    {"sum", sum},
+    {"sum", sum_filter},
     {"unique", unique},
 };
 

@@ -37,7 +37,10 @@ Value make_namespace(Call& call) {
     for (const auto& [key, value] : call.args.front().dict().items)
       made->names.emplace_back(to_text(key).bytes(), value);
   }
-  for (auto& named : call.named) made->names.push_back(named);
+  for (auto& named : call.named) {
+    (void)depth_around(named.second);
+    made->names.push_back(named);
+  }
   return made;
 }
 
@@ -77,6 +80,7 @@ Value joiner(Call& call) {
   auto used = std::make_shared<bool>(false);
   auto made = std::make_shared<Callable>();
   made->name = "joiner";
+  made->depth = depth_around(separator);
   made->body = [separator, used](Call&) { return std::exchange(*used, true) ? separator : scaffold(""); };
   return std::shared_ptr<const Callable>(std::move(made));
 }

@@ -295,6 +295,7 @@ void Interpreter::assign(const Target& target, const Value& value) {
       fail("Cannot assign to " + target.name + "." + target.attribute +
            ": only a namespace object takes attributes.");
     }
+    (void)depth_around(value);
     auto& names = object.space().names;
     const auto found = std::ranges::find(names, target.attribute, &std::pair<std::string, Value>::first);
     if (found != names.end()) {
@@ -473,11 +474,14 @@ bool Interpreter::apply_test(const std::string& name, Call& call) {
 
 Value Interpreter::attribute(const Value& object, std::string_view name) {
   if (object.is_undefined()) fail(object.undefined().hint + ".");
-  if (name.starts_with('_')) fail("The attribute " + std::string(name) + " is not open to templates.");
+  if (name.starts_with('_'))
+    return undefined("the attribute '" + std::string(name) + "' is not open to templates");
   if (object.is_loop() && name != "cycle" && name != "changed") return loop_attribute(*this, object, name);
   if (const Builtin method = find_method(object, name)) {
     auto bound = std::make_shared<Callable>();
     bound->name = name;
+    // A loop is only lent to its own block, so its methods may hold it.
+    bound->depth = object.is_loop() ? 1 : depth_around(object);
     bound->body = [object, method](Call& call) {
       call.args.insert(call.args.begin(), object);
       Value value = method(call);

@@ -9,7 +9,7 @@
 namespace tessera::jinja {
 namespace {
 
-constexpr int kMaxNesting = 400;
+constexpr int kMaxParts = 5'000'000;  // a list may hold one list twice, which may do the same
 
 class Dumper {
  public:
@@ -22,7 +22,7 @@ class Dumper {
 
  private:
   void put(const Value& value, int depth) {
-    if (depth > kMaxNesting) fail("A value is nested more than 400 levels deep.", ErrorKind::kTooLarge);
+    if (++parts_ > kMaxParts) fail("A value has more than 5,000,000 parts.", ErrorKind::kTooLarge);
     if (value.is_string()) return string(value.text());
     if (value.is_none()) {
       out_ += "null";
@@ -118,7 +118,7 @@ class Dumper {
       if (simple != std::string_view::npos) {
         out_ += '\\';
         out_ += kTo[simple];
-      } else if (static_cast<unsigned char>(c) < 0x20) {
+      } else if (static_cast<unsigned char>(c) < 0x20 || (c == 0x7F && style_.ascii)) {
         escape_unit(static_cast<unsigned char>(c));
       } else if (length > 1 && style_.ascii) {
         const char32_t point = read_utf8(std::string_view(bytes).substr(at)).point;
@@ -139,6 +139,7 @@ class Dumper {
   const JsonStyle& style_;
   std::string out_;
   bool any_foreign_ = false;
+  int parts_ = 0;
 };
 
 }  // namespace

@@ -19,31 +19,43 @@ constexpr std::size_t kMaxItems = 1'000'000;  // of a list made by + or *
        ".");
 }
 
-Int checked(bool overflowed, Int value) {
-  if (overflowed) fail("A number became too large.", ErrorKind::kTooLarge);
+[[noreturn]] void too_large() { fail("A number became too large.", ErrorKind::kTooLarge); }
+
+Int sum(Int a, Int b) {
+  Int value = 0;
+  if (__builtin_add_overflow(a, b, &value)) too_large();
+  return value;
+}
+Int difference(Int a, Int b) {
+  Int value = 0;
+  if (__builtin_sub_overflow(a, b, &value)) too_large();
+  return value;
+}
+Int product(Int a, Int b) {
+  Int value = 0;
+  if (__builtin_mul_overflow(a, b, &value)) too_large();
   return value;
 }
 
 Value int_power(Int base, Int exponent) {
   Int value = 1;
   while (exponent > 0) {
-    if (exponent & 1) value = checked(__builtin_mul_overflow(value, base, &value), value);
+    if (exponent & 1) value = product(value, base);
     exponent >>= 1;
-    if (exponent > 0) base = checked(__builtin_mul_overflow(base, base, &base), base);
+    if (exponent > 0) base = product(base, base);
   }
   return value;
 }
 
 Value on_ints(const std::string& op, Int a, Int b) {
-  Int value = 0;
-  if (op == "+") return checked(__builtin_add_overflow(a, b, &value), value);
-  if (op == "-") return checked(__builtin_sub_overflow(a, b, &value), value);
-  if (op == "*") return checked(__builtin_mul_overflow(a, b, &value), value);
+  if (op == "+") return sum(a, b);
+  if (op == "-") return difference(a, b);
+  if (op == "*") return product(a, b);
   if (op == "**" && b >= 0) return int_power(a, b);
   if (op == "**") return std::pow(static_cast<double>(a), static_cast<double>(b));
   if (b == 0) fail("Division by zero.");
   if (op == "/") return static_cast<double>(a) / static_cast<double>(b);
-  if (b == -1) return op == "%" ? Value(0) : Value(checked(__builtin_sub_overflow(Int{0}, a, &value), value));
+  if (b == -1) return op == "%" ? Value(0) : Value(difference(0, a));
   const Int quotient = a / b, rest = a % b;
   const bool rounds_down = rest != 0 && (rest < 0) != (b < 0);
   if (op == "//") return rounds_down ? quotient - 1 : quotient;
@@ -110,10 +122,7 @@ Value binary(Interpreter& run, const std::string& op, const Value& left, const V
 }
 
 Value negate(const Value& value) {
-  if (value.is_integral()) {
-    Int negative = 0;
-    return checked(__builtin_sub_overflow(Int{0}, value.integer(), &negative), negative);
-  }
+  if (value.is_integral()) return difference(0, value.integer());
   if (value.is_float()) return -value.number();
   if (value.is_undefined()) fail(value.undefined().hint + ".");
   fail("A " + value.type_name() + " has no negative.");
@@ -134,7 +143,8 @@ bool compares(const std::string& op, const Value& left, const Value& right) {
 
 Value slice(const Value& object, const Value& start, const Value& stop, const Value& step) {
   if (object.is_undefined()) fail(object.undefined().hint + ".");
-  if (!object.is_string() && !object.is_list()) fail("A " + object.type_name() + " cannot be sliced.");
+  if (!object.is_string() && !object.is_list())
+    return undefined("'" + object.type_name() + " object' cannot be sliced");
   for (const Value* bound : {&start, &stop, &step}) {
     if (!bound->is_none() && !bound->is_integral())
       fail("A slice wants whole numbers, not a " + bound->type_name() + ".");

@@ -11,15 +11,23 @@
 namespace tessera::jinja {
 namespace {
 
-constexpr int kMaxNesting =
-    400;  // of values that are compared, printed or converted; JSON bodies are limited before
-
 void check_depth(int depth) {
   if (depth > kMaxNesting) fail("A value is nested more than 400 levels deep.", ErrorKind::kTooLarge);
 }
 
-bool equal_at(const Value& a, const Value& b, int depth) {
-  check_depth(depth);
+// A list may hold one list twice, which may do the same: few values, but endless to walk.
+class Walk {
+ public:
+  void step() {
+    if (++nodes_ > 5'000'000) fail("A value has more than 5,000,000 parts.", ErrorKind::kTooLarge);
+  }
+
+ private:
+  int nodes_ = 0;
+};
+
+bool equal_at(const Value& a, const Value& b, Walk& walk) {
+  walk.step();
   if (a.is_number() && b.is_number()) {
     if (a.is_integral() && b.is_integral()) return a.integer() == b.integer();
     return a.number() == b.number();
@@ -28,21 +36,21 @@ bool equal_at(const Value& a, const Value& b, int depth) {
   if (a.is_list() && b.is_list()) {
     return a.list().is_tuple == b.list().is_tuple &&
            std::ranges::equal(a.list().items, b.list().items,
-                              [&](const Value& x, const Value& y) { return equal_at(x, y, depth + 1); });
+                              [&](const Value& x, const Value& y) { return equal_at(x, y, walk); });
   }
   if (a.is_dict() && b.is_dict()) {
     if (a.dict().items.size() != b.dict().items.size()) return false;
     return std::ranges::all_of(a.dict().items, [&](const auto& item) {
       const Value* other = b.dict().find(item.first);
-      return other != nullptr && equal_at(item.second, *other, depth + 1);
+      return other != nullptr && equal_at(item.second, *other, walk);
     });
   }
   if (a.is_undefined() && b.is_undefined()) return true;
   return a.same_object(b);
 }
 
-int compare_at(const Value& a, const Value& b, int depth) {
-  check_depth(depth);
+int compare_at(const Value& a, const Value& b, Walk& walk) {
+  walk.step();
   if (a.is_integral() && b.is_integral())
     return a.integer() < b.integer() ? -1 : a.integer() > b.integer() ? 1 : 0;
   if (a.is_number() && b.is_number()) return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
@@ -51,7 +59,7 @@ int compare_at(const Value& a, const Value& b, int depth) {
   if (a.is_list() && b.is_list() && a.list().is_tuple == b.list().is_tuple) {
     const auto &left = a.list().items, &right = b.list().items;
     for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
-      if (!equal_at(left[i], right[i], depth + 1)) return compare_at(left[i], right[i], depth + 1);
+      if (!equal_at(left[i], right[i], walk)) return compare_at(left[i], right[i], walk);
     }
     return left.size() < right.size() ? -1 : left.size() > right.size() ? 1 : 0;
   }
@@ -103,8 +111,8 @@ Text repr_of_string(const Text& text) {
   return out;
 }
 
-void append_repr(Text& out, const Value& value, int depth) {
-  check_depth(depth);
+void append_repr(Text& out, const Value& value, Walk& walk) {
+  walk.step();
   if (value.is_string()) {
     out.append(repr_of_string(value.text()));
   } else if (value.is_list()) {
@@ -112,7 +120,7 @@ void append_repr(Text& out, const Value& value, int depth) {
     out.append(list.is_tuple ? "(" : "[", false);
     for (std::size_t i = 0; i < list.items.size(); ++i) {
       if (i > 0) out.append(", ", false);
-      append_repr(out, list.items[i], depth + 1);
+      append_repr(out, list.items[i], walk);
     }
     out.append(!list.is_tuple ? "]" : list.items.size() == 1 ? ",)" : ")", false);
   } else if (value.is_dict()) {
@@ -121,9 +129,9 @@ void append_repr(Text& out, const Value& value, int depth) {
     for (const auto& [key, item] : value.dict().items) {
       if (!first) out.append(", ", false);
       first = false;
-      append_repr(out, key, depth + 1);
+      append_repr(out, key, walk);
       out.append(": ", false);
-      append_repr(out, item, depth + 1);
+      append_repr(out, item, walk);
     }
     out.append("}", false);
   } else if (value.is_undefined()) {
@@ -179,7 +187,23 @@ Value from_json_at(const nlohmann::ordered_json& json, int depth) {
 
 void fail(const std::string& what, ErrorKind kind) { throw Failure{kind, what}; }
 
-Value::Value(List value) : data_(std::make_shared<const List>(std::move(value))) {}
+Value::Value(List value) {
+  value.depth = 1;
+  for (const Value& item : value.items) value.depth = std::max(value.depth, depth_around(item));
+  data_ = std::make_shared<const List>(std::move(value));
+}
+
+int Value::depth() const {
+  return is_list() ? list().depth : is_dict() ? dict().depth : is_callable() ? callable().depth : 0;
+}
+
+int depth_around(const Value& value) {
+  if (value.is_namespace() || value.is_loop()) {
+    fail("A " + value.type_name() + " cannot be part of another value.", ErrorKind::kUnsupported);
+  }
+  check_depth(value.depth() + 1);
+  return value.depth() + 1;
+}
 
 bool Value::truth() const {
   if (is_undefined() || is_none()) return false;
@@ -232,6 +256,7 @@ const Value* Dict::find(const Value& key) const {
 }
 
 void Dict::set(Value key, Value value) {
+  depth = std::max({depth, depth_around(key), depth_around(value)});
   if (const Value* known = find(key)) {
     *const_cast<Value*>(known) = std::move(value);
     return;
@@ -247,8 +272,14 @@ Value undefined(std::string hint) { return Undefined{std::move(hint)}; }
 
 Value from_json(const nlohmann::ordered_json& json) { return from_json_at(json, 0); }
 
-bool equal(const Value& a, const Value& b) { return equal_at(a, b, 0); }
-int compare(const Value& a, const Value& b) { return compare_at(a, b, 0); }
+bool equal(const Value& a, const Value& b) {
+  Walk walk;
+  return equal_at(a, b, walk);
+}
+int compare(const Value& a, const Value& b) {
+  Walk walk;
+  return compare_at(a, b, walk);
+}
 
 bool contains(const Value& container, const Value& item) {
   if (container.is_string()) {
@@ -293,7 +324,8 @@ Text to_text(const Value& value) {
 
 Text to_repr(const Value& value) {
   Text out;
-  append_repr(out, value, 0);
+  Walk walk;
+  append_repr(out, value, walk);
   return out;
 }
 

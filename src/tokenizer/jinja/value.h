@@ -33,9 +33,14 @@ struct Call;
 struct Dict;
 struct Loop;
 
+// Values are freed recursively, so their nesting is limited where they are put together (kMaxNesting), and
+// what could close a circle (a namespace, a loop) cannot be put into another value.
+inline constexpr int kMaxNesting = 400;
+
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
+  int depth = 1;  // set when it becomes a Value
 };
 struct Namespace {
   std::vector<std::pair<std::string, Value>> names;
@@ -43,6 +48,7 @@ struct Namespace {
 struct Callable {
   std::string name;
   std::function<Value(Call&)> body;
+  int depth = 0;  // of a value that the body holds
 };
 struct None {};
 struct Undefined {
@@ -94,6 +100,7 @@ class Value {
   Loop& loop() const { return *std::get<std::shared_ptr<Loop>>(data_); }
 
   bool truth() const;
+  int depth() const;                           // levels of lists, dicts and bound methods
   std::string type_name() const;               // Python's: "str", "dict", "NoneType"
   bool same_object(const Value& other) const;  // `is`
 
@@ -116,6 +123,7 @@ struct Dict {
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key) const;
   void set(Value key, Value value);  // a known key keeps its place
+  int depth = 1;
 
  private:
   std::unordered_map<std::string, std::size_t> index_;  // string keys
@@ -137,6 +145,9 @@ Value undefined(std::string hint);
 
 // All text in it is foreign, except `role` names of a closed set (see role_is_known).
 Value from_json(const nlohmann::ordered_json& json);
+
+// The depth of a value that holds `value`; fails when it cannot be held.
+int depth_around(const Value& value);
 
 bool equal(const Value& a, const Value& b);   // ==
 int compare(const Value& a, const Value& b);  // <0, 0, >0; fails for kinds that Python does not order
