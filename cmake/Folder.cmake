@@ -6,6 +6,9 @@
 # *_test.cpp          one executable <name>_test, registered with ctest under the label "unit"
 # *_bench.cpp         one executable <name>_bench (TESSERA_BENCH)
 # *_fuzz.cpp          one libFuzzer executable each (TESSERA_FUZZ)
+add_custom_target(unit_tests)  # every folder's tests
+add_custom_target(fuzzers)     # every fuzz target
+
 function(tessera_folder)
   cmake_parse_arguments(F "" "NAME" "USES;PACKAGES;TEST_PACKAGES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
@@ -36,6 +39,7 @@ function(tessera_folder)
     add_executable(${F_NAME}_test ${tests})
     target_link_libraries(${F_NAME}_test PRIVATE tessera_${F_NAME} ${F_TEST_PACKAGES} tessera_warnings GTest::gmock GTest::gtest_main)
     target_compile_definitions(${F_NAME}_test PRIVATE TESSERA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    add_dependencies(unit_tests ${F_NAME}_test)
     gtest_discover_tests(${F_NAME}_test DISCOVERY_TIMEOUT 120 PROPERTIES LABELS unit TIMEOUT 300)
   endif()
   if(TESSERA_BENCH AND benches)
@@ -49,6 +53,7 @@ function(tessera_folder)
       add_executable(${stem} ${fuzzer})
       target_link_libraries(${stem} PRIVATE tessera_${F_NAME} tessera_warnings -fsanitize=fuzzer)
       target_compile_options(${stem} PRIVATE -fsanitize=fuzzer)
+      add_dependencies(fuzzers ${stem})
     endforeach()
   endif()
 endfunction()
