@@ -50,6 +50,7 @@ struct DeviceTraits {
   int multiprocessors = 0;
   int capability = 0;            // 90 for compute capability 9.0
   int shared_bytes_a_block = 0;  // the opt-in limit
+  int shared_bytes_a_multiprocessor = 0;
 };
 inline DeviceTraits traits_of(int device) {
   DeviceTraits traits;
@@ -59,6 +60,7 @@ inline DeviceTraits traits_of(int device) {
   TS_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   TS_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
   TS_CUDA(cudaDeviceGetAttribute(&traits.shared_bytes_a_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  TS_CUDA(cudaDeviceGetAttribute(&traits.shared_bytes_a_multiprocessor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
   traits.capability = 10 * major + minor;
   return traits;
 }

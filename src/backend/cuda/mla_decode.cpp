@@ -10,7 +10,9 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kSm90Rows = 64;       // of Q, a wgmma tile
-constexpr int kPortableRows = 16;   // of Q, two mma.sync n-tiles
+constexpr int kFewRows = 16;        // the portable form's smaller tile: two blocks then fit a large multiprocessor
+constexpr int kPortableRows = 32;   // its larger tile, for the registers of one block
+constexpr int kPortableShared = 100 * 1024;  // bytes a block of it needs at most, with what the driver reserves
 constexpr int kMaxParts = 1024;     // the planner has one thread a part
 constexpr int kMaxPieces = 1024;    // of one sequence; the merge keeps one weight a piece
 
@@ -22,7 +24,7 @@ Error refusal(ErrorKind kind, std::string what) { return {kind, "mla_decode", st
 // kernel, whose tile has 16, leaves the memory as the only bound.
 MlaKernel choose(const MlaDecodeShape& shape, const DeviceTraits& device) {
   if (device.capability != 90) return MlaKernel::kPortable;
-  const bool few = shape.q_tokens * shape.heads <= kPortableRows;
+  const bool few = shape.q_tokens * shape.heads <= kFewRows;
   return few ? MlaKernel::kPortable : MlaKernel::kSm90;
 }
 
@@ -62,14 +64,17 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
   if (layout.kernel == MlaKernel::kSm90 && device.capability != 90) {
     return refusal(ErrorKind::kUnsupported, "the sm90 kernel needs compute capability 9.0");
   }
-  layout.tile_rows = layout.kernel == MlaKernel::kSm90 ? kSm90Rows : kPortableRows;
   const std::int32_t rows = shape.q_tokens * shape.heads;
+  layout.tile_rows = layout.kernel == MlaKernel::kSm90 ? kSm90Rows : rows <= kFewRows ? kFewRows : kPortableRows;
   layout.row_tiles = (rows + layout.tile_rows - 1) / layout.tile_rows;
-  const bool shares_tiles =
-      layout.kernel == MlaKernel::kSm90 && shape.kv == KvFormat::kBF16 && layout.row_tiles % 2 == 0;
-  layout.cluster = shares_tiles ? 2 : 1;
-  layout.parts = shape.parts > 0 ? shape.parts : std::max(device.multiprocessors / layout.row_tiles, 1);
+  layout.cluster = 1;
+  const bool two_blocks = layout.tile_rows == kFewRows && device.shared_bytes_a_multiprocessor >= 2 * kPortableShared;
+  const std::int32_t blocks = device.multiprocessors * (two_blocks ? 2 : 1);
+  layout.parts = shape.parts > 0 ? shape.parts : std::max(blocks / layout.row_tiles, 1);
   layout.parts = std::min(layout.parts, kMaxParts);
+  layout.multiprocessors = device.multiprocessors;
+  layout.merge_overlaps = device.capability >= 90;
+  layout.late = layout.row_tiles > 1;
   layout.piece_overhead = 5;
   layout.split_cost = 8;
   layout.slots = kMlaSlotStep * layout.parts;
@@ -91,6 +96,7 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
   const auto slot_rows = static_cast<std::size_t>(layout.slots) * static_cast<std::size_t>(rows);
   layout.parts_offset = carve(sizeof(MlaPart) * static_cast<std::size_t>(layout.parts));
   layout.seqs_offset = carve(sizeof(MlaSeqPlan) * static_cast<std::size_t>(shape.seqs));
+  layout.split_offset = carve(sizeof(std::int32_t) * (static_cast<std::size_t>(shape.seqs) + 1));
   layout.lse_offset = carve(sizeof(float) * slot_rows);
   layout.out_offset = carve(sizeof(float) * slot_rows * kMlaLatent);
   layout.workspace_bytes = bytes;
@@ -111,7 +117,8 @@ Result<void> mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& len
                       cudaStream_t stream) {
   TS_TRY(check_lengths(lengths));
   launch_mla_plan(layout, lengths, reinterpret_cast<MlaPart*>(at(workspace, layout.parts_offset)),
-                  reinterpret_cast<MlaSeqPlan*>(at(workspace, layout.seqs_offset)), stream);
+                  reinterpret_cast<MlaSeqPlan*>(at(workspace, layout.seqs_offset)),
+                  reinterpret_cast<std::int32_t*>(at(workspace, layout.split_offset)), stream);
   return {};
 }
 
@@ -140,6 +147,7 @@ Result<void> mla_decode(const MlaDecodeLayout& layout, const MlaDecodeWork& work
                      .lse = work.lse,
                      .parts = reinterpret_cast<const MlaPart*>(at(workspace, layout.parts_offset)),
                      .seqs_plan = reinterpret_cast<const MlaSeqPlan*>(at(workspace, layout.seqs_offset)),
+                     .split = reinterpret_cast<const std::int32_t*>(at(workspace, layout.split_offset)),
                      .partial_out = reinterpret_cast<float*>(at(workspace, layout.out_offset)),
                      .partial_lse = reinterpret_cast<float*>(at(workspace, layout.lse_offset)),
                      .scale_log2 = work.softmax_scale * 1.4426950408889634F * row_scale,

@@ -31,7 +31,7 @@ inline constexpr int kMlaMaxSeqs = 8192;  // the planner keeps one prefix sum a 
 enum class MlaKernel : std::uint8_t {
   kAuto,      // the fastest that the device and the shape allow
   kSm90,      // wgmma, 64 query rows a tile
-  kPortable,  // mma.sync, at most 16 query rows a tile, sm_80 and newer
+  kPortable,  // mma.sync, 16 or 32 query rows a tile, sm_80 and newer
 };
 
 // What fixes launches and scratch.
@@ -55,12 +55,16 @@ struct MlaDecodeLayout {
   std::int32_t tile_rows = 0;           // query rows (token-major: token * heads + head) of one tile
   std::int32_t row_tiles = 0;           // tiles that cover q_tokens * heads rows of one sequence
   std::int32_t cluster = 1;             // thread blocks that share KV tiles by multicast
+  std::int32_t multiprocessors = 0;     // of the device
+  bool merge_overlaps = false;          // the merge may be launched while the attention kernel drains (sm_90 and newer)
+  bool late = false;                    // sm90: order of work for tiles that come from L2 (mla_decode_sm90.cuh)
   std::int32_t parts = 0;               // contiguous ranges of work, each run by row_tiles thread blocks
   std::int32_t slots = 0;               // partial results that fit the scratch, each q_tokens * heads rows
   std::int32_t piece_overhead = 0;      // cost of starting on a sequence, in tiles
   std::int32_t split_cost = 0;          // imbalance, in tiles, that is cheaper than splitting and merging
   std::size_t parts_offset = 0;         // into the workspace, bytes, as all below
   std::size_t seqs_offset = 0;
+  std::size_t split_offset = 0;
   std::size_t out_offset = 0;
   std::size_t lse_offset = 0;
   std::size_t workspace_bytes = 0;

@@ -15,7 +15,8 @@
 // Hand-over: the scorer writes P over the rope columns of its own tile (chunk 8), which nobody needs any more after the
 //   scores: 64 x 64 values, exactly its size. One named barrier a tile publishes P, the running row maximum and the factor
 //   by which older sums shrink. The maximum is raised only when a row outgrows it by 2^8, so shrinking is rare.
-// Stages are released in halves (columns 0..255, 256..511), each by the warpgroup that multiplies them.
+// Stages are released in quarters of 128 columns, each by the warpgroup that multiplies it, as soon as it has: with two stages
+//   the time between release and arrival of the next tile is what the tensor cores wait for.
 // Shared memory (bytes): Q 73,728; two KV stages of 73,728; row statistics 2,048; barriers. 223 of 227 KiB.
 // Cluster of 2 (bf16): two row tiles of one sequence share every KV tile; block r loads half r and multicasts it.
 #pragma once
@@ -24,6 +25,7 @@
 #include <cuda_fp16.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "backend/cuda/mla_kernel.h"
 #include "backend/cuda/sm90.cuh"
@@ -39,6 +41,8 @@ struct Config {
   static constexpr int kLatentChunks = kMlaLatent / kChunkColumns;
   static constexpr int kHalfChunks = kLatentChunks / 2;  // of one consumer
   static constexpr int kRopeChunk = kLatentChunks;       // later holds P
+  static constexpr int kQuarters = 4;                    // released one by one: quarters 2 w and 2 w + 1 by consumer w
+  static constexpr int kQuarterChunks = kLatentChunks / kQuarters;
   static constexpr int kStages = 2;
   static constexpr int kChunkBytes = kTile * 128;
   static constexpr int kTileBytes = kChunks * kChunkBytes;
@@ -56,8 +60,8 @@ struct Config {
   static constexpr int kSum = kShrink + kStages * 4 * kRows;           // [2 pieces, 2 warpgroups, 64] f32
   static constexpr int kRowScale = kSum + 2 * 2 * 4 * kRows;           // [64] f32
   static constexpr int kFull = kRowScale + 4 * kRows;                  // [stages, chunks] mbarrier
-  static constexpr int kEmpty = kFull + kStages * kChunks * 8;         // [stages, halves]
-  static constexpr int kQFull = kEmpty + kStages * 2 * 8;
+  static constexpr int kEmpty = kFull + kStages * kChunks * 8;         // [stages, quarters]
+  static constexpr int kQFull = kEmpty + kStages * kQuarters * 8;
   static constexpr int kQEmpty = kQFull + 8;
   static constexpr int kSharedBytes = kQEmpty + 8 + 1024;  // 1,024 to reach the boundary
 };
@@ -72,21 +76,26 @@ enum Named : int { kPublished0 = 1, kPublished1 = 2, kConsumersMeet = 3, kGroup0
 // Row formats: the operand type they become in shared memory, and who brings them there.
 struct RowsBf16 {
   using Operand = Bf16;
+  static constexpr int kRowBytes = 1152;
   static constexpr bool kBulkCopy = true;  // one thread and the copy engine, straight into place
   static constexpr int kConsumerRegisters = 232;
   static constexpr int kFillerRegisters = 40;
 };
 struct RowsFp8 {
   using Operand = F16;  // e4m3 fits f16 exactly, and one instruction converts two
+  static constexpr int kRowBytes = 576;
+  static constexpr int kLoads = 9;  // of 16 bytes, a thread and half tile
   static constexpr bool kBulkCopy = false;  // a warpgroup loads, converts and stores
   static constexpr int kConsumerRegisters = 208;
-  static constexpr int kFillerRegisters = 96;
+  static constexpr int kFillerRegisters = 88;
 };
 struct RowsFp8Grouped {
   using Operand = Bf16;  // scales are arbitrary f32, so the product needs the range of bf16
+  static constexpr int kRowBytes = 656;
+  static constexpr int kLoads = 11;  // 8 of latent, 2 of rope, 1 of scales
   static constexpr bool kBulkCopy = false;
   static constexpr int kConsumerRegisters = 208;
-  static constexpr int kFillerRegisters = 96;
+  static constexpr int kFillerRegisters = 88;
 };
 
 __device__ __forceinline__ float exp2_fast(float x) {
@@ -116,6 +125,12 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, uint4 value)
                : "memory");
 }
 
+// Chunks in the order in which their quarters are released, which is the order of copying and of scoring.
+__device__ constexpr int chunk_at(int i) {
+  constexpr int kOrder[Config::kChunks] = {0, 1, 4, 5, 2, 3, 6, 7, 8};
+  return kOrder[i];
+}
+
 // KV rows that any query token of the sequence sees.
 __device__ inline std::int32_t most_rows(const MlaArgs& args, std::int32_t seq) {
   std::int32_t most = 0;
@@ -137,7 +152,9 @@ struct Place {
   }
   __device__ std::uint32_t row_scale(int row) const { return base + Config::kRowScale + 4 * row; }
   __device__ std::uint32_t full(int s, int chunk) const { return base + Config::kFull + 8 * (s * Config::kChunks + chunk); }
-  __device__ std::uint32_t empty(int s, int half) const { return base + Config::kEmpty + 8 * (2 * s + half); }
+  __device__ std::uint32_t empty(int s, int quarter) const {
+    return base + Config::kEmpty + 8 * (Config::kQuarters * s + quarter);
+  }
   __device__ std::uint32_t q_full() const { return base + Config::kQFull; }
   __device__ std::uint32_t q_empty() const { return base + Config::kQEmpty; }
 };
@@ -195,7 +212,6 @@ __device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, st
 template <class Rows, int kCluster, int kGroup, bool kLate>
 struct Consumer {
   using Operand = typename Rows::Operand;
-  static constexpr int kChunksABarrier = Rows::kBulkCopy ? 1 : 3;
   static constexpr int kOwnNamed = kGroup == 0 ? kPublished0 : kPublished1;
   static constexpr int kOtherNamed = kGroup == 0 ? kPublished1 : kPublished0;
 
@@ -210,45 +226,53 @@ struct Consumer {
   // S = Q K^T of the tile in `stage`, as its chunks arrive.
   __device__ __forceinline__ void score(float (&s)[32], int stage, std::uint32_t parity) const {
 #pragma unroll
-    for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
-      if (chunk % kChunksABarrier == 0) {
-        barrier_wait(place.full(stage, chunk), parity);
-        wgmma_fence();  // needed once; one behind each wait loop keeps the compiler from adding its own
-      }
+    for (int i = 0; i < Config::kChunks; ++i) {
+      const int chunk = chunk_at(i);
+      barrier_wait(place.full(stage, chunk), parity);
+      wgmma_fence();  // needed once; one behind each wait loop keeps the compiler from adding its own
       const std::uint64_t q = wgmma_operand(place.q() + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
       const std::uint64_t k = wgmma_operand(place.stage(stage) + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        wgmma_n64_ss(Operand{}, s, q + 2 * step, k + 2 * step, chunk + step > 0 ? 1 : 0);  // 16 columns are 32 bytes
+        wgmma_n64_ss(Operand{}, s, q + 2 * step, k + 2 * step, i + step > 0 ? 1 : 0);  // 16 columns are 32 bytes
       }
     }
     wgmma_commit();
   }
 
-  __device__ __forceinline__ std::uint64_t values(int stage) const {
-    return wgmma_operand(place.stage(stage) + kGroup * Config::kHalfChunks * Config::kChunkBytes, Config::kSwizzleGroup,
-                         Config::kChunkBytes);
+  // V of one of this consumer's two quarters.
+  __device__ __forceinline__ std::uint64_t values(int stage, int part) const {
+    return wgmma_operand(
+        place.stage(stage) + (kGroup * Config::kHalfChunks + part * Config::kQuarterChunks) * Config::kChunkBytes,
+        Config::kSwizzleGroup, Config::kChunkBytes);
   }
   static constexpr std::uint64_t kValueStep = 16 * 128 / 16;  // 16 tokens, in the descriptor's units of 16 bytes
 
-  __device__ __forceinline__ static void shrink_rows(float (&o)[128], float c0, float c1) {
+  __device__ __forceinline__ static void shrink_rows(float (&o)[2][64], float c0, float c1) {
     if (!__any_sync(~0U, c0 != 1.0F || c1 != 1.0F)) return;
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      o[4 * i] *= c0;
-      o[4 * i + 1] *= c0;
-      o[4 * i + 2] *= c1;
-      o[4 * i + 3] *= c1;
+      o[i / 16][4 * (i % 16)] *= c0;
+      o[i / 16][4 * (i % 16) + 1] *= c0;
+      o[i / 16][4 * (i % 16) + 2] *= c1;
+      o[i / 16][4 * (i % 16) + 3] *= c1;
     }
   }
 
-  __device__ __forceinline__ void release(int stage) const {
+  __device__ __forceinline__ void release(int stage, int part) const {
     if (lane != 0) return;
     if constexpr (kCluster == 1) {
-      barrier_arrive(place.empty(stage, kGroup));
+      barrier_arrive(place.empty(stage, 2 * kGroup + part));
     } else {
-      barrier_arrive_at(place.empty(stage, kGroup), kGroup);  // the block that loads this half for both
+      barrier_arrive_at(place.empty(stage, 2 * kGroup + part), kGroup);  // the block that loads this half for both
     }
+  }
+  // Waits for the two groups of a multiplication and releases each quarter when it is done.
+  __device__ __forceinline__ void finish_and_release(int stage) const {
+    wgmma_wait<1>();
+    release(stage, 0);
+    wgmma_wait<0>();
+    release(stage, 1);
   }
 
   struct RowState {
@@ -259,7 +283,7 @@ struct Consumer {
   };
 
   // O += P V of a tile that the other warpgroup scored. Issues, does not wait.
-  __device__ __forceinline__ void multiply_other(float (&o)[128], RowState& rows, int stage, std::uint32_t parity,
+  __device__ __forceinline__ void multiply_other(float (&o)[2][64], RowState& rows, int stage, std::uint32_t parity,
                                                  bool first) const {
     named_sync(kOtherNamed, Config::kConsumers);
     rows.top0 = load_shared(place.maximum(row0));
@@ -271,19 +295,21 @@ struct Consumer {
       rows.sum1 *= c1;
       shrink_rows(o, c0, c1);
     }
-    for (int chunk = 0; chunk < Config::kHalfChunks; chunk += 1) {  // complete long ago; makes the copy's bytes ours too
-      const int at = (kGroup * Config::kHalfChunks + chunk) / kChunksABarrier * kChunksABarrier;
-      barrier_wait(place.full(stage, at), parity);
+    for (int chunk = 0; chunk < Config::kHalfChunks; ++chunk) {  // complete long ago; makes the copy's bytes ours too
+      barrier_wait(place.full(stage, kGroup * Config::kHalfChunks + chunk), parity);
     }
     const std::uint64_t p =
         wgmma_operand(place.stage(stage) + Config::kRopeChunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
-    const std::uint64_t v = values(stage);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      wgmma_n256_ss(Operand{}, o, p + 2 * step, v + step * kValueStep, first && step == 0 ? 0 : 1);
+    for (int part = 0; part < 2; ++part) {
+      const std::uint64_t v = values(stage, part);
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        wgmma_n128_ss(Operand{}, o[part], p + 2 * step, v + step * kValueStep, first && step == 0 ? 0 : 1);
+      }
+      wgmma_commit();
     }
-    wgmma_commit();
   }
 
   // Softmax of the own tile, whose scores are complete; publishes P.
@@ -365,18 +391,21 @@ struct Consumer {
   }
 
   // O += P V of the own tile, P in registers. Issues, does not wait.
-  __device__ __forceinline__ void multiply_own(float (&o)[128], const std::uint32_t (&p)[4][4], int stage,
+  __device__ __forceinline__ void multiply_own(float (&o)[2][64], const std::uint32_t (&p)[4][4], int stage,
                                                bool first) const {
-    const std::uint64_t v = values(stage);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      wgmma_n256_rs(Operand{}, o, p[step], v + step * kValueStep, first && step == 0 ? 0 : 1);
+    for (int part = 0; part < 2; ++part) {
+      const std::uint64_t v = values(stage, part);
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        wgmma_n128_rs(Operand{}, o[part], p[step], v + step * kValueStep, first && step == 0 ? 0 : 1);
+      }
+      wgmma_commit();
     }
-    wgmma_commit();
   }
 
-  __device__ __forceinline__ void write(const float (&o)[128], const RowState& rows, const MlaPiece& piece, int piece_count,
+  __device__ __forceinline__ void write(const float (&o)[2][64], const RowState& rows, const MlaPiece& piece, int piece_count,
                                         std::int32_t first_row) const {
     float sum0 = rows.sum0 + __shfl_xor_sync(~0U, rows.sum0, 1);
     float sum1 = rows.sum1 + __shfl_xor_sync(~0U, rows.sum1, 1);
@@ -406,14 +435,14 @@ struct Consumer {
 #pragma unroll
         for (int i = 0; i < 32; ++i) {
           *reinterpret_cast<float2*>(out + 8 * i) =
-              make_float2(o[4 * i + 2 * half] * inverse, o[4 * i + 2 * half + 1] * inverse);
+              make_float2(o[i / 16][4 * (i % 16) + 2 * half] * inverse, o[i / 16][4 * (i % 16) + 2 * half + 1] * inverse);
         }
       } else {
         auto* out = static_cast<__nv_bfloat16*>(args.out) + to;
 #pragma unroll
         for (int i = 0; i < 32; ++i) {
           *reinterpret_cast<std::uint32_t*>(out + 8 * i) =
-              pack(Bf16{}, o[4 * i + 2 * half] * inverse, o[4 * i + 2 * half + 1] * inverse);
+              pack(Bf16{}, o[i / 16][4 * (i % 16) + 2 * half] * inverse, o[i / 16][4 * (i % 16) + 2 * half + 1] * inverse);
         }
       }
     }
@@ -436,7 +465,7 @@ struct Consumer {
     MlaPiece piece;
     std::uint32_t done = 0;   // tiles of earlier pieces: gives stage and phase
     std::uint32_t pieces = 0;
-    float o[128];
+    float o[2][64];
     float s[32];
     std::uint32_t p[4][4];
     while (walk.next(args, piece)) {
@@ -450,14 +479,12 @@ struct Consumer {
       const std::int32_t limit1 = visible_rows(args, piece.seq, min(first_row + row0 + 8, last_row) / args.heads);
       float scale0 = args.scale_log2;
       float scale1 = args.scale_log2;
-      if constexpr (Rows::kBulkCopy) {
+      if constexpr (std::is_same_v<Operand, F16>) {
+        load_q_scaled(args, place, piece.seq, first_row);
+        scale0 *= load_shared(place.row_scale(row0));
+        scale1 *= load_shared(place.row_scale(row0 + 8));
+      } else {
         barrier_wait(place.q_full(), pieces & 1);
-      } else if constexpr (sizeof(Operand) > 0) {
-        load_q(piece.seq, first_row);
-        if constexpr (std::is_same_v<Operand, F16>) {
-          scale0 *= load_shared(place.row_scale(row0));
-          scale1 *= load_shared(place.row_scale(row0 + 8));
-        }
       }
       RowState rows;
       const int tiles = piece.end - piece.begin;
@@ -474,15 +501,15 @@ struct Consumer {
           score(s, stage, parity);
           if (tile > 0) {
             multiply_other(o, rows, stage ^ 1, other_parity, tile == 1);
-            wgmma_wait<1>();
           } else {
-            wgmma_wait<0>();
+            wgmma_commit();  // the same number of groups on both ways lets the compiler follow them
+            wgmma_commit();
           }
+          wgmma_wait<2>();  // the scores
         } else {
           if (tile > 0) {
             multiply_other(o, rows, stage ^ 1, other_parity, tile == 1);
-            wgmma_wait<0>();
-            release(stage ^ 1);
+            finish_and_release(stage ^ 1);
           }
           score(s, stage, parity);
           wgmma_wait<0>();
@@ -490,32 +517,38 @@ struct Consumer {
         float c0;
         float c1;
         publish(s, p, rows, c0, c1, scale0, scale1, stage, (piece.begin + tile) * Config::kTile, limit0, limit1, most);
-        if (kLate && tile > 0) {
+        if constexpr (kLate) {
           wgmma_wait<0>();
-          release(stage ^ 1);
+          if (tile > 0) {
+            release(stage ^ 1, 0);
+            release(stage ^ 1, 1);
+          }
         }
         if (tile > 0) shrink_rows(o, c0, c1);
         multiply_own(o, p, stage, tile == 0);
-        wgmma_wait<0>();
-        release(stage);
+        finish_and_release(stage);
       }
       if (tile == tiles) {  // the last tile was the other's
         const std::uint32_t other_parity = ((done + tile - 1) / 2) & 1;
         multiply_other(o, rows, kGroup ^ 1, other_parity, tile == 1);
-        wgmma_wait<0>();
-        release(kGroup ^ 1);
+        finish_and_release(kGroup ^ 1);
       }
-      if (Rows::kBulkCopy && lane == 0) barrier_arrive(place.q_empty());
+      if (std::is_same_v<Operand, Bf16> && lane == 0) barrier_arrive(place.q_empty());
       write(o, rows, piece, pieces, first_row);
       done += tiles;
       ++pieces;
     }
   }
-
-  __device__ inline void load_q(std::int32_t seq, std::int32_t first_row) const {
-    if constexpr (std::is_same_v<Operand, F16>) load_q_scaled(args, place, seq, first_row);
-  }
 };
+
+// The query rows of piece number `pieces`, unchanged. One thread.
+__device__ inline void copy_q(const CUtensorMap& q_map, const Place& place, std::uint32_t pieces, std::int32_t row) {
+  barrier_wait(place.q_empty(), (pieces & 1) ^ 1);
+  barrier_expect(place.q_full(), Config::kTileBytes);
+  for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
+    copy_tile_2d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(), chunk * Config::kChunkColumns, row);
+  }
+}
 
 // Warpgroup 2 of the bf16 form: one thread that asks the copy engine for tiles.
 template <int kCluster>
@@ -530,13 +563,9 @@ __device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_ma
   while (walk.next(args, piece)) {
     if (most_rows(args, piece.seq) == 0) continue;
     const std::int32_t* table = args.block_table + static_cast<std::int64_t>(piece.seq) * args.max_blocks;
+    // Block ids are read one round before they are used.
     std::int32_t block = table[piece.begin];
-    barrier_wait(place.q_empty(), (pieces & 1) ^ 1);
-    barrier_expect(place.q_full(), Config::kTileBytes);
-    for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
-      copy_tile_2d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(), chunk * Config::kChunkColumns,
-                   piece.seq * total_rows + first_row);
-    }
+    copy_q(q_map, place, pieces, piece.seq * total_rows + first_row);
     for (std::int32_t tile = piece.begin; tile < piece.end; ++tile, ++done) {
       const std::int32_t next = tile + 1 < piece.end ? table[tile + 1] : 0;
       const int stage = done & 1;
@@ -551,16 +580,23 @@ __device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_ma
         }
       };
       if constexpr (kCluster == 1) {
-        barrier_wait(place.empty(stage, 0), parity);
-        for (int chunk = 0; chunk < Config::kHalfChunks; ++chunk) copy(chunk);
-        barrier_wait(place.empty(stage, 1), parity);
-        for (int chunk = Config::kHalfChunks; chunk < Config::kChunks; ++chunk) copy(chunk);
+        for (int i = 0; i < Config::kQuarters; ++i) {
+          const int chunk = chunk_at(2 * i);
+          barrier_wait(place.empty(stage, chunk / Config::kQuarterChunks), parity);
+          copy(chunk);
+          copy(chunk + 1);
+        }
+        copy(Config::kRopeChunk);
       } else {
         // Block r fills half r of both blocks. P lies in the rope chunk and is read last by the warpgroup that did not
         // score the tile, so that chunk goes with that warpgroup's half.
-        barrier_wait_cluster(place.empty(stage, rank), parity);
+        barrier_wait_cluster(place.empty(stage, 2 * rank), parity);
         for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_expect(place.full(stage, chunk), Config::kChunkBytes);
-        for (int chunk = 0; chunk < Config::kHalfChunks; ++chunk) copy(rank * Config::kHalfChunks + chunk);
+        copy(rank * Config::kHalfChunks);
+        copy(rank * Config::kHalfChunks + 1);
+        barrier_wait_cluster(place.empty(stage, 2 * rank + 1), parity);
+        copy(rank * Config::kHalfChunks + 2);
+        copy(rank * Config::kHalfChunks + 3);
         if (rank != static_cast<std::uint32_t>(stage)) copy(Config::kRopeChunk);
       }
       block = next;
@@ -568,6 +604,153 @@ __device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_ma
     ++pieces;
   }
 }
+
+__device__ __forceinline__ uint4 load_once(const unsigned char* from) {
+  uint4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from));
+  return value;
+}
+__device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint16_t pair) {
+  std::uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+  return halves;
+}
+// Two stored values, times `scale` where the format has one, as a pair of operands.
+__device__ __forceinline__ std::uint32_t operands_of_e4m3(F16, std::uint16_t pair, float) { return halves_of_e4m3(pair); }
+__device__ __forceinline__ std::uint32_t operands_of_e4m3(Bf16, std::uint16_t pair, float scale) {
+  const std::uint32_t halves = halves_of_e4m3(pair);
+  const float2 values = __half22float2(reinterpret_cast<const __half2&>(halves));
+  return pack(Bf16{}, values.x * scale, values.y * scale);
+}
+
+// Warpgroup 2 of the fp8 forms: loads rows into registers, converts them and stores them where the copy engine would have put
+// bf16 rows. A warp takes 16 rows of a tile, eight at a time: four lanes read 64 contiguous bytes of a row, and the stores of
+// eight lanes, an even and an odd row, meet no bank twice. While one half tile is converted, the next is in flight.
+template <class Rows>
+struct Converter {
+  using Operand = typename Rows::Operand;
+  static constexpr bool kGrouped = Rows::kLoads == 11;
+  static constexpr int kScales = 10;  // the load that holds them
+  const int warp = (threadIdx.x / 32) % 4;
+  const int lane = threadIdx.x % 32;
+  const int quad = lane % 4;
+
+  // This thread's row of half tile `half`.
+  __device__ __forceinline__ int row(int half) const { return 16 * warp + 8 * half + lane / 4; }
+
+  // The i-th load of a row; the first eight are latent chunks in the order in which they are stored.
+  __device__ __forceinline__ uint4 load(const unsigned char* row_start, int i) const {
+    int at = 16 * quad;
+    if (i < Config::kLatentChunks) {
+      at += Config::kChunkColumns * chunk_at(i);
+    } else if constexpr (!kGrouped) {
+      at += kMlaLatent;
+    } else {
+      at = i == kScales ? kMlaLatent : kMlaLatent + 16 + at + 64 * (i - Config::kLatentChunks);
+    }
+    return load_once(row_start + at);
+  }
+
+  __device__ __forceinline__ void store(std::uint32_t stage, int half, int chunk, const uint4& stored, float scale) const {
+    const int r = row(half);
+    const std::uint32_t at = stage + chunk * Config::kChunkBytes + r * 128;
+    const std::uint32_t words[4] = {stored.x, stored.y, stored.z, stored.w};
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const auto pair = [&](int word, int shift) {
+        return operands_of_e4m3(Operand{}, static_cast<std::uint16_t>(words[word] >> shift), scale);
+      };
+      store_shared(at + (((2 * quad + k) ^ (r & 7)) << 4),
+                   make_uint4(pair(2 * k, 0), pair(2 * k, 16), pair(2 * k + 1, 0), pair(2 * k + 1, 16)));
+    }
+  }
+
+  __device__ inline void run(const MlaArgs& args, const CUtensorMap& q_map, const Place& place, std::int32_t part,
+                             std::int32_t first_row) const {
+    const int total_rows = args.q_tokens * args.heads;
+    MlaWalk walk(args, part);
+    MlaPiece piece;
+    std::uint32_t done = 0;
+    std::uint32_t pieces = 0;
+    uint4 loads[Rows::kLoads];
+    while (walk.next(args, piece)) {
+      const std::int32_t most = most_rows(args, piece.seq);
+      if (most == 0) continue;
+      const std::int32_t* table = args.block_table + static_cast<std::int64_t>(piece.seq) * args.max_blocks;
+      std::int32_t block = table[piece.begin];
+      std::int32_t next_block = piece.begin + 1 < piece.end ? table[piece.begin + 1] : 0;
+      const auto row_start = [&](std::int32_t page, int half) {
+        return static_cast<const unsigned char*>(args.kv) +
+               (static_cast<std::int64_t>(page) * kMlaBlockSize + row(half)) * Rows::kRowBytes;
+      };
+      // Rows that nobody sees are not read: zeros take their place.
+      const auto load_all = [&](std::int32_t tile, std::int32_t page, int half) {
+        const bool seen = tile * Config::kTile + row(half) < most;
+        const unsigned char* start = row_start(page, half);
+#pragma unroll
+        for (int i = 0; i < Rows::kLoads; ++i) loads[i] = seen ? load(start, i) : make_uint4(0, 0, 0, 0);
+      };
+      load_all(piece.begin, block, 0);
+      if constexpr (std::is_same_v<Operand, Bf16>) {
+        if (threadIdx.x == Config::kConsumers) copy_q(q_map, place, pieces, piece.seq * total_rows + first_row);
+        __syncwarp();
+      }
+      for (std::int32_t tile = piece.begin; tile < piece.end; ++tile, ++done) {
+        const std::int32_t after_next = tile + 2 < piece.end ? table[tile + 2] : 0;
+        const int stage = done & 1;
+        const std::uint32_t parity = ((done / 2) & 1) ^ 1;
+        const std::uint32_t to = place.stage(stage);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const std::int32_t next_tile = tile + half;
+          const bool more = next_tile < piece.end;
+          const bool seen = more && next_tile * Config::kTile + row(half ^ 1) < most;
+          const unsigned char* start = row_start(half == 0 ? block : next_block, half ^ 1);
+          const auto advance = [&](int i) { loads[i] = seen ? load(start, i) : make_uint4(0, 0, 0, 0); };
+          const uint4 scales = kGrouped ? loads[Rows::kLoads - 1] : uint4{};
+          if constexpr (kGrouped) advance(kScales);
+#pragma unroll
+          for (int i = 0; i < Config::kChunks; ++i) {
+            const int chunk = chunk_at(i);
+            if (half == 0 && i < Config::kLatentChunks && i % Config::kQuarterChunks == 0) {
+              barrier_wait(place.empty(stage, chunk / Config::kQuarterChunks), parity);
+            }
+            if (chunk == Config::kRopeChunk && kGrouped) {
+              const int r = row(half);
+              const std::uint32_t at = to + chunk * Config::kChunkBytes + r * 128;
+              store_shared(at + ((quad ^ (r & 7)) << 4), loads[8]);
+              store_shared(at + (((quad + 4) ^ (r & 7)) << 4), loads[Rows::kLoads - 2]);
+              advance(8);
+              advance(Rows::kLoads - 2);
+            } else {
+              const int group = chunk / 2;
+              const std::uint32_t bits = group == 0 ? scales.x : group == 1 ? scales.y : group == 2 ? scales.z : scales.w;
+              store(to, half, chunk, loads[i], __uint_as_float(bits));
+              advance(i);
+            }
+            if (half == 1 && (i == 3 || i == Config::kChunks - 1)) {  // half of the chunks are there: the scores may begin
+              fence_async_proxy();
+              __syncwarp();
+              if (lane == 0) {
+                for (int k = i == 3 ? 0 : 4; k <= i; ++k) barrier_arrive(place.full(stage, chunk_at(k)));
+              }
+            }
+          }
+        }
+        block = next_block;
+        next_block = after_next;
+      }
+      ++pieces;
+    }
+  }
+};
+
+// A block is given 168 registers a thread at its start, and more than their sum would be waited for in vain.
+template <class Rows>
+inline constexpr bool kRegistersFit = 2 * Rows::kConsumerRegisters + Rows::kFillerRegisters <= 3 * 168;
+static_assert(kRegistersFit<RowsBf16> && kRegistersFit<RowsFp8> && kRegistersFit<RowsFp8Grouped>);
 
 template <class Rows, int kCluster, bool kComputeBound>
 __global__ void __launch_bounds__(Config::kThreads, 1)
@@ -579,10 +762,12 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   const std::int32_t part = blockIdx.y;
 
   if (threadIdx.x == 0) {
-    constexpr int kFills = Rows::kBulkCopy ? 1 : 128;  // arrivals that complete a chunk
+    constexpr int kFills = Rows::kBulkCopy ? 1 : 4;  // arrivals that complete a chunk: the copy's thread, or one a warp
     for (int stage = 0; stage < Config::kStages; ++stage) {
       for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_init(place.full(stage, chunk), kFills);
-      for (int half = 0; half < 2; ++half) barrier_init(place.empty(stage, half), 4 * kCluster);
+      for (int quarter = 0; quarter < Config::kQuarters; ++quarter) {
+        barrier_init(place.empty(stage, quarter), 4 * kCluster);
+      }
     }
     barrier_init(place.q_full(), 1);
     barrier_init(place.q_empty(), Config::kConsumers / 32);
@@ -603,6 +788,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       if (threadIdx.x == Config::kConsumers) {
         fill_by_copy<kCluster>(args, q_map, kv_map, place, part, first_row);
       }
+    } else {
+      Converter<Rows>().run(args, q_map, place, part, first_row);
     }
   } else {
     take_registers<Rows::kConsumerRegisters>();

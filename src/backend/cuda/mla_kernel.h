@@ -20,6 +20,7 @@ struct MlaArgs {
   float* lse;                       // [seqs * q_tokens, heads]
   const MlaPart* parts;             // [parts]
   const MlaSeqPlan* seqs_plan;      // [seqs]
+  const std::int32_t* split;        // [1 + seqs]: count, then the sequences to merge
   float* partial_out;               // [slots, q_tokens * heads, 512]
   float* partial_lse;               // [slots, q_tokens * heads]
   float scale_log2;                 // softmax scale * log2(e) * scale of the KV rows
@@ -86,7 +87,7 @@ struct MlaWalk {
 
 // Each launches one kernel on `stream`.
 void launch_mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& lengths, MlaPart* parts,
-                     MlaSeqPlan* seqs, cudaStream_t stream);
+                     MlaSeqPlan* seqs, std::int32_t* split, cudaStream_t stream);
 void launch_mla_merge(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream);
 void launch_mla_decode_bf16_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, const KvLayer& kv,
                                  cudaStream_t stream);

@@ -4,10 +4,13 @@
 // In   partial_out [slots, q_tokens * heads, 512] f32, normalised; partial_lse [slots, q_tokens * heads], natural log
 // Out  out [tokens, heads, 512] bf16 or f32; lse [tokens, heads]
 //
-// Bound: bytes, 2 KiB a piece and row; mostly L2. One thread block a row (token, head); rows of sequences that were not
-// split return at once. Pieces are always added in four interleaved chains, however many threads share them, so that a
-// result does not depend on the size of the batch.
+// Bound: bytes, 2 KiB a piece and row, mostly from L2; in practice latency. Many rows of few pieces: a warp takes 128 columns of
+//   a row, all loads in flight at once, no barriers. Few rows of many pieces (one long sequence: 64 rows of 132): a block takes
+//   128 columns, each warp adds every fourth piece, eight loads in flight.
+// The order of additions depends on the number of pieces alone, never on the batch.
 #include <cuda_bf16.h>
+
+#include <algorithm>
 
 #include "backend/cuda/mla_kernel.h"
 
@@ -15,78 +18,32 @@ namespace tessera::cuda {
 namespace {
 
 struct Config {
-  static constexpr int kChains = 4;             // partial sums a row
-  static constexpr int kColumns = kMlaLatent / 4;  // threads that cover a row with float4 each
-  static constexpr int kMaxPieces = 1024;       // weights kept in shared memory; pieces beyond are refused by layout
-  static constexpr int kManyRows = 1024;        // from here on, rows alone fill the device: one thread runs all chains
+  static constexpr int kChains = 4;                         // warps; warp w adds pieces w, w + 4, ...
+  static constexpr int kColumns = 128;                      // of one item: a float4 a lane
+  static constexpr int kSlices = kMlaLatent / kColumns;     // items a row
+  static constexpr int kThreads = 32 * kChains;
+  static constexpr int kFewPieces = 8;                      // one warp adds them all, in order
+  static constexpr int kMaxPieces = 1024;                   // weights in shared memory; the layout refuses more
+  static constexpr int kInFlight = 8;                       // loads a thread: covers the latency of L2
+  static constexpr int kBlocksAMultiprocessor = 8;          // as many as its registers allow at 64 a thread
 };
-static_assert(Config::kColumns == 128);
 
-__device__ float4 scaled_sum(float4 sum, float weight, float4 value) {
-  return {fmaf(weight, value.x, sum.x), fmaf(weight, value.y, sum.y), fmaf(weight, value.z, sum.z),
-          fmaf(weight, value.w, sum.w)};
-}
 __device__ float4 plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-template <int kGroups>  // groups of 128 threads a row: 1 or kChains
-__global__ void __launch_bounds__(Config::kColumns* kGroups) merge_kernel(MlaArgs args, MlaPlanRule rule) {
-  __shared__ float weights[Config::kMaxPieces];
-  __shared__ float reduce[Config::kColumns * kGroups / 32];
-  __shared__ float4 chains[kGroups > 1 ? Config::kChains : 1][Config::kColumns];
-  constexpr int kThreads = Config::kColumns * kGroups;
-  constexpr int kWarps = kThreads / 32;
+__device__ float maximum_of_warp(float value) {
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(~0U, value, step));
+  return value;
+}
+__device__ float sum_of_warp(float value) {
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
+  return value;
+}
 
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-  const int rows = args.q_tokens * args.heads;  // a sequence
-  const int seq = blockIdx.x / rows;
-  const int row = blockIdx.x % rows;
-  const MlaSeqPlan plan = args.seqs_plan[seq];
-  if (plan.pieces <= 1) return;
-
-  float top = -INFINITY;
-  for (int piece = threadIdx.x; piece < plan.pieces; piece += kThreads) {
-    const float lse = args.partial_lse[static_cast<std::int64_t>(mla_slot(rule, plan, piece)) * rows + row];
-    weights[piece] = lse;
-    top = fmaxf(top, lse);
-  }
-  for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0U, top, step));
-  if (threadIdx.x % 32 == 0) reduce[threadIdx.x / 32] = top;
-  __syncthreads();
-  top = reduce[0];
-  for (int warp = 1; warp < kWarps; ++warp) top = fmaxf(top, reduce[warp]);
-
-  const float shift = top == -INFINITY ? 0.0F : top;  // a token without rows: all weights 0, never NaN
-  float sum = 0.0F;  // every thread adds all weights in the same order
-  for (int piece = 0; piece < plan.pieces; ++piece) sum += __expf(weights[piece] - shift);
-
-  const int column = threadIdx.x % Config::kColumns;
-  const int group = threadIdx.x / Config::kColumns;
-  constexpr int kOwn = Config::kChains / kGroups;  // chains of one thread
-  float4 own[kOwn] = {};
-  for (int first = 0; first < plan.pieces; first += Config::kChains) {
-#pragma unroll
-    for (int chain = 0; chain < kOwn; ++chain) {
-      const int piece = first + group * kOwn + chain;
-      if (piece >= plan.pieces) continue;
-      const std::int64_t slot = mla_slot(rule, plan, piece);
-      const auto* partial = reinterpret_cast<const float4*>(args.partial_out + (slot * rows + row) * kMlaLatent);
-      own[chain] = scaled_sum(own[chain], __expf(weights[piece] - shift), __ldcg(partial + column));
-    }
-  }
-  float4 total;
-  if constexpr (kGroups == 1) {
-    total = plus(plus(own[0], own[1]), plus(own[2], own[3]));
-  } else {
-    chains[group][column] = own[0];
-    __syncthreads();
-    if (group > 0) return;
-    total = plus(plus(chains[0][column], chains[1][column]), plus(chains[2][column], chains[3][column]));
-  }
+// Divides by the sum of weights and stores 128 columns; the first slice also stores the log-sum-exp.
+__device__ void write(const MlaArgs& args, std::int64_t out_row, int slice, int lane, float4 total, float top, float sum) {
   const float inverse = sum > 0.0F ? 1.0F / sum : 0.0F;
   total = {total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse};
-  const std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * Config::kColumns + column;
+  const std::int64_t place = (out_row * kMlaLatent + Config::kColumns * slice) / 4 + lane;
   if (args.out_f32) {
     reinterpret_cast<float4*>(args.out)[place] = total;
   } else {
@@ -95,14 +52,107 @@ __global__ void __launch_bounds__(Config::kColumns* kGroups) merge_kernel(MlaArg
     reinterpret_cast<uint2*>(args.out)[place] = {reinterpret_cast<const std::uint32_t&>(low),
                                                  reinterpret_cast<const std::uint32_t&>(high)};
   }
-  if (threadIdx.x == 0) args.lse[blockIdx.x] = sum > 0.0F ? top + __logf(sum) : -INFINITY;
+  if (slice == 0 && lane == 0) args.lse[out_row] = sum > 0.0F ? top + __logf(sum) : -INFINITY;
+}
+
+__device__ void merge_few(const MlaArgs& args, const MlaPlanRule& rule, const MlaSeqPlan& plan, int seq, int row, int rows,
+                          int slice, int lane) {
+  const float* column = args.partial_out + static_cast<std::int64_t>(row) * kMlaLatent + Config::kColumns * slice + 4 * lane;
+  float4 values[Config::kFewPieces];
+  float lse[Config::kFewPieces];
+#pragma unroll
+  for (int i = 0; i < Config::kFewPieces; ++i) {
+    if (i >= plan.pieces) {
+      lse[i] = -INFINITY;
+      continue;
+    }
+    const std::int64_t slot = mla_slot(rule, plan, i);
+    values[i] = __ldcg(reinterpret_cast<const float4*>(column + slot * rows * kMlaLatent));
+    lse[i] = __ldcg(args.partial_lse + slot * rows + row);
+  }
+  float top = lse[0];
+#pragma unroll
+  for (int i = 1; i < Config::kFewPieces; ++i) top = fmaxf(top, lse[i]);
+  const float shift = top == -INFINITY ? 0.0F : top;
+  float sum = 0.0F;
+  float4 total{};
+#pragma unroll
+  for (int i = 0; i < Config::kFewPieces; ++i) {
+    if (i >= plan.pieces) break;
+    const float weight = __expf(lse[i] - shift);
+    sum += weight;
+    total = {fmaf(weight, values[i].x, total.x), fmaf(weight, values[i].y, total.y), fmaf(weight, values[i].z, total.z),
+             fmaf(weight, values[i].w, total.w)};
+  }
+  write(args, static_cast<std::int64_t>(seq) * rows + row, slice, lane, total, top, sum);
+}
+
+__global__ void __launch_bounds__(Config::kThreads, 8) merge_kernel(MlaArgs args, MlaPlanRule rule) {
+  __shared__ float weights[Config::kMaxPieces];
+  __shared__ float4 chains[Config::kChains][32];
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  const int rows = args.q_tokens * args.heads;  // a sequence
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const std::int32_t items = args.split[0] * rows * Config::kSlices;
+  for (std::int32_t item = blockIdx.x; item < items; item += gridDim.x) {
+    const int slice = item % Config::kSlices;
+    const int row = item / Config::kSlices % rows;
+    const int seq = args.split[1 + item / Config::kSlices / rows];
+    const MlaSeqPlan plan = args.seqs_plan[seq];
+    if (plan.pieces <= Config::kFewPieces) {
+      // The row's first item does all four slices, one a warp.
+      if (slice == 0) merge_few(args, rule, plan, seq, row, rows, warp, lane);
+      continue;
+    }
+    for (int piece = threadIdx.x; piece < plan.pieces; piece += Config::kThreads) {
+      weights[piece] = args.partial_lse[static_cast<std::int64_t>(mla_slot(rule, plan, piece)) * rows + row];
+    }
+    __syncthreads();
+    float top = -INFINITY;  // every warp for itself, in the same order
+    for (int piece = lane; piece < plan.pieces; piece += 32) top = fmaxf(top, weights[piece]);
+    top = maximum_of_warp(top);
+    const float shift = top == -INFINITY ? 0.0F : top;  // a token without rows: all weights 0, never NaN
+    float sum = 0.0F;
+    for (int piece = lane; piece < plan.pieces; piece += 32) sum += __expf(weights[piece] - shift);
+    sum = sum_of_warp(sum);
+
+    float4 own{};
+    const float* column = args.partial_out + static_cast<std::int64_t>(row) * kMlaLatent + Config::kColumns * slice + 4 * lane;
+    for (int first = warp; first < plan.pieces; first += Config::kChains * Config::kInFlight) {
+      float4 values[Config::kInFlight];
+#pragma unroll
+      for (int i = 0; i < Config::kInFlight; ++i) {
+        const int piece = min(first + Config::kChains * i, plan.pieces - 1);
+        const std::int64_t slot = mla_slot(rule, plan, piece);
+        values[i] = __ldcg(reinterpret_cast<const float4*>(column + slot * rows * kMlaLatent));
+      }
+#pragma unroll
+      for (int i = 0; i < Config::kInFlight; ++i) {
+        const int piece = first + Config::kChains * i;
+        if (piece >= plan.pieces) break;
+        const float weight = __expf(weights[piece] - shift);
+        own = {fmaf(weight, values[i].x, own.x), fmaf(weight, values[i].y, own.y), fmaf(weight, values[i].z, own.z),
+               fmaf(weight, values[i].w, own.w)};
+      }
+    }
+    chains[warp][lane] = own;
+    __syncthreads();
+    if (warp == 0) {
+      float4 total = plus(plus(chains[0][lane], chains[1][lane]), plus(chains[2][lane], chains[3][lane]));
+      write(args, static_cast<std::int64_t>(seq) * rows + row, slice, lane, total, top, sum);
+    }
+    __syncthreads();  // weights and chains are free for the next item
+  }
 }
 
 }  // namespace
 
 void launch_mla_merge(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream) {
-  const int rows = layout.shape.seqs * layout.shape.q_tokens * layout.shape.heads;
-  const bool many = rows >= Config::kManyRows;
+  const std::int64_t items =
+      std::int64_t{layout.shape.seqs} * layout.shape.q_tokens * layout.shape.heads * Config::kSlices;
   const MlaPlanRule rule{.seqs = layout.shape.seqs,
                          .parts = layout.parts,
                          .overhead = layout.piece_overhead,
@@ -113,16 +163,13 @@ void launch_mla_merge(const MlaDecodeLayout& layout, const MlaArgs& args, cudaSt
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(rows));
-  config.blockDim = dim3(many ? Config::kColumns : Config::kColumns * Config::kChains);
+  config.gridDim = dim3(static_cast<unsigned>(
+      std::min<std::int64_t>(items, std::int64_t{layout.multiprocessors} * Config::kBlocksAMultiprocessor)));
+  config.blockDim = dim3(Config::kThreads);
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = layout.kernel == MlaKernel::kSm90 ? 1 : 0;
-  if (many) {
-    TS_CUDA(cudaLaunchKernelEx(&config, merge_kernel<1>, args, rule));
-  } else {
-    TS_CUDA(cudaLaunchKernelEx(&config, merge_kernel<Config::kChains>, args, rule));
-  }
+  config.numAttrs = layout.merge_overlaps ? 1 : 0;
+  TS_CUDA(cudaLaunchKernelEx(&config, merge_kernel, args, rule));
 }
 
 }  // namespace tessera::cuda

@@ -3,6 +3,7 @@
 // In   kv_rows [seqs] or query_rows [seqs, q_tokens]
 // Out  parts   [parts]  non-empty ranges of work first, then empty ones
 //      seqs    [seqs]   pieces and slots of each sequence
+//      split   [1 + seqs]  how many sequences have more than one piece, and which, ascending
 //
 // Bound: latency. Two block-wide scans and one binary search a part; nothing walks the batch serially.
 #include <algorithm>
@@ -53,7 +54,7 @@ __device__ std::int32_t longest_rows(const std::int32_t* kv_rows, const std::int
 
 __global__ void __launch_bounds__(Config::kThreads)
     plan_kernel(MlaPlanRule rule, const std::int32_t* kv_rows, const std::int32_t* query_rows, std::int32_t q_tokens,
-                MlaPart* parts_out, MlaSeqPlan* seqs_out) {
+                MlaPart* parts_out, MlaSeqPlan* seqs_out, std::int32_t* split_out) {
   extern __shared__ std::int32_t prefix[];  // [seqs + 1]
   __shared__ MlaPart parts[Config::kThreads];
   __shared__ std::int32_t scratch[Config::kWarps];
@@ -102,18 +103,26 @@ __global__ void __launch_bounds__(Config::kThreads)
   }
   std::int32_t fixed_total = 0;
   std::int32_t fixed_base = exclusive_sum(fixed, scratch, &fixed_total);
+  std::int32_t split = 0;
   for (int seq = begin; seq < end; ++seq) {
     const std::int32_t tiles = prefix[seq + 1] - prefix[seq] - rule.overhead;
     const MlaSeqPlan plan = mla_seq_plan(rule, parts, count, seq, tiles, fixed_base);
     fixed_base += plan.pieces;
     seqs_out[seq] = plan;
+    split += plan.pieces > 1 ? 1 : 0;
   }
+  std::int32_t split_total = 0;
+  std::int32_t split_place = exclusive_sum(split, scratch, &split_total);
+  for (int seq = begin; seq < end; ++seq) {
+    if (seqs_out[seq].pieces > 1) split_out[1 + split_place++] = seq;
+  }
+  if (thread == 0) split_out[0] = split_total;
 }
 
 }  // namespace
 
 void launch_mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& lengths, MlaPart* parts,
-                     MlaSeqPlan* seqs, cudaStream_t stream) {
+                     MlaSeqPlan* seqs, std::int32_t* split, cudaStream_t stream) {
   const MlaPlanRule rule{.seqs = layout.shape.seqs,
                          .parts = layout.parts,
                          .overhead = layout.piece_overhead,
@@ -126,7 +135,7 @@ void launch_mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& leng
     TS_CUDA(cudaFuncSetAttribute(plan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
   }
   plan_kernel<<<1, Config::kThreads, shared, stream>>>(rule, lengths.kv_rows, lengths.query_rows,
-                                                       layout.shape.q_tokens, parts, seqs);
+                                                       layout.shape.q_tokens, parts, seqs, split);
   TS_CUDA(cudaGetLastError());
 }
 

@@ -39,9 +39,9 @@ const char* kernel_name(cuda::MlaKernel kernel) { return kernel == cuda::MlaKern
 
 void print_row(const Row& row, KvFormat kv, const MlaBenchResult& r) {
   const double floor = floor_us(r, {});
-  std::printf("%4d %7d %4d %2d  %-10s %-8s c%d p%-4d %8.1f (%7.1f..%7.1f) %8.1f %5.1f%%  %6.0f GB/s %6.1f TFLOP/s  plan %4.1f  flash %7.1f\n",
+  std::printf("%4d %7d %4d %2d  %-10s %-8s c%d%s p%-4d %8.1f (%7.1f..%7.1f) %8.1f %5.1f%%  %6.0f GB/s %6.1f TFLOP/s  plan %4.1f  flash %7.1f\n",
               row.batch, row.context, row.heads, row.q_tokens, std::string(name_of(kv)).c_str(), kernel_name(r.layout.kernel),
-              r.layout.cluster, r.layout.parts, r.median_us, r.low_us, r.high_us, floor, 100.0 * floor / r.median_us,
+              r.layout.cluster, r.layout.late ? "L" : " ", r.layout.parts, r.median_us, r.low_us, r.high_us, floor, 100.0 * floor / r.median_us,
               r.bytes / r.median_us * 1e-3, r.flops / r.median_us * 1e-6, r.plan_us, row.flash_us);
   std::fflush(stdout);
 }
@@ -97,6 +97,7 @@ int run(int argc, char** argv) {
   bool uneven = false;
   bool portable = false;
   int only = -1;
+  MlaBenchCase experiment;
   std::vector<KvFormat> formats;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -108,6 +109,11 @@ int run(int argc, char** argv) {
     else if (word == "fp8") formats.push_back(KvFormat::kFp8);
     else if (word == "fp8_ds_mla") formats.push_back(KvFormat::kFp8Grouped);
     else if (word.starts_with("only=")) only = std::atoi(argv[i] + 5);
+    else if (word.starts_with("cluster=")) experiment.cluster = std::atoi(argv[i] + 8);
+    else if (word.starts_with("late=")) experiment.late = std::atoi(argv[i] + 5);
+    else if (word.starts_with("parts=")) experiment.parts = std::atoi(argv[i] + 6);
+    else if (word.starts_with("overhead=")) experiment.piece_overhead = std::atoi(argv[i] + 9);
+    else if (word.starts_with("split_cost=")) experiment.split_cost = std::atoi(argv[i] + 11);
     else {
       std::fprintf(stderr, "tessera-mla-bench: '%s'; expected table, search, uneven, portable, bf16, fp8, fp8_ds_mla or only=ROW\n", argv[i]);
       return 2;
@@ -121,7 +127,12 @@ int run(int argc, char** argv) {
     for (int i = 0; i < static_cast<int>(std::size(kRows)); ++i) {
       if (only >= 0 && i != only) continue;
       if (!table && !search && !portable) continue;
-      MlaBenchCase problem = even(kRows[i], kv);
+      MlaBenchCase problem = experiment;
+      const MlaBenchCase row = even(kRows[i], kv);
+      problem.lengths = row.lengths;
+      problem.heads = row.heads;
+      problem.q_tokens = row.q_tokens;
+      problem.kv = kv;
       if (portable) problem.kernel = cuda::MlaKernel::kPortable;
       const MlaBenchResult result = bench.time(problem, 30);
       print_row(kRows[i], kv, result);

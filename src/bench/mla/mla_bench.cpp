@@ -91,6 +91,10 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
                                          .parts = problem.parts},
                                         cuda::traits_of(device));
   TS_CHECK(layout.ok(), layout.error().message());
+  if (problem.cluster >= 0) layout->cluster = problem.cluster;
+  if (problem.late >= 0) layout->late = problem.late != 0;
+  if (problem.piece_overhead >= 0) layout->piece_overhead = problem.piece_overhead;
+  if (problem.split_cost >= 0) layout->split_cost = problem.split_cost;
   MlaBenchResult result{.layout = *layout};
 
   const std::int64_t row_bytes = *kv_row_bytes(problem.kv, KvRowShape::mla(cuda::kMlaLatent, cuda::kMlaRope));

@@ -21,6 +21,11 @@ struct MlaBenchCase {
   cuda::MlaKernel kernel = cuda::MlaKernel::kAuto;
   std::int32_t fixed_split_tiles = 0;
   std::int32_t parts = 0;
+  // Experiments: override what the layout chose. -1: leave it.
+  std::int32_t cluster = -1;
+  std::int32_t late = -1;
+  std::int32_t piece_overhead = -1;
+  std::int32_t split_cost = -1;
 };
 
 struct MlaCeilings {
