@@ -93,6 +93,11 @@ struct ListingOptions {
   std::uint64_t text_limit = std::uint64_t{512} << 20;  // bytes; larger files are moved whole
 };
 
+// What a block changes, wherever it stands: its removed and added bytes, slid up through the base when it can
+// slide. Equal for two atoms of one path exactly when their ids differ in the ordinal at most.
+std::string canonical_change(std::span<const std::string_view> old_lines,
+                             std::span<const std::string_view> new_lines, const LineChange& change);
+
 // All differences, none left out: every path whose mode or bytes differ gets atoms or stands in `unreadable`.
 Result<Listing> make_listing(const Tree& base, const Tree& tree, const BlobStore& blobs,
                              const ListingOptions& options = {});

@@ -49,6 +49,19 @@ std::string canonical_deletion(std::span<const std::string_view> base, std::size
   return joined(base.subspan(at, count));
 }
 
+// Removed and added bytes.
+std::pair<std::string, std::string> canonical_parts(std::span<const std::string_view> old_lines,
+                                                    std::span<const std::string_view> new_lines,
+                                                    const LineChange& change) {
+  const auto old_begin = static_cast<std::size_t>(change.old_begin);
+  const auto removed = old_lines.subspan(old_begin, static_cast<std::size_t>(change.old_count));
+  const auto added = new_lines.subspan(static_cast<std::size_t>(change.new_begin),
+                                       static_cast<std::size_t>(change.new_count));
+  if (removed.empty()) return {"", canonical_insertion(old_lines, old_begin, added)};
+  if (added.empty()) return {canonical_deletion(old_lines, old_begin, removed.size()), ""};
+  return {joined(removed), joined(added)};
+}
+
 bool is_reindent(std::span<const std::string_view> removed, std::span<const std::string_view> added) {
   if (removed.size() != added.size() || removed.empty()) return false;
   const auto stripped = [](std::string_view line) {
@@ -144,10 +157,7 @@ class Lister {
       const auto removed = old_lines.subspan(old_begin, static_cast<std::size_t>(change.old_count));
       const auto added = new_lines.subspan(new_begin, static_cast<std::size_t>(change.new_count));
       Atom atom{.id = {}, .kind = AtomKind::kText, .at = change, .is_reindent = is_reindent(removed, added)};
-      std::string out = joined(removed);
-      std::string in = joined(added);
-      if (removed.empty()) in = canonical_insertion(old_lines, old_begin, added);
-      if (added.empty()) out = canonical_deletion(old_lines, old_begin, removed.size());
+      const auto [out, in] = canonical_parts(old_lines, new_lines, change);
       const auto& side = added.empty() ? old_lines : new_lines;
       const auto& lines = added.empty() ? removed : added;
       const auto first = std::ranges::find_if(
@@ -206,6 +216,12 @@ void find_short_sizes(std::vector<Atom>& atoms) {
 }
 
 }  // namespace
+
+std::string canonical_change(std::span<const std::string_view> old_lines,
+                             std::span<const std::string_view> new_lines, const LineChange& change) {
+  const auto [out, in] = canonical_parts(old_lines, new_lines, change);
+  return std::to_string(out.size()) + ':' + out + in;
+}
 
 Result<Listing> make_listing(const Tree& base, const Tree& tree, const BlobStore& blobs,
                              const ListingOptions& options) {

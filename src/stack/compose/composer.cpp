@@ -94,7 +94,7 @@ std::optional<std::string> Composer::compose_text(std::size_t file, const Bucket
                                                   std::vector<std::int32_t>& conflicts) const {
   const FileChange& change = listing_.files[file];
   const FileGround& ground = ground_.files[file];
-  const std::vector<std::string_view>& base = ground.text->lines;
+  const std::vector<std::string_view>& base = ground.text()->lines;
   std::vector<Block> blocks;
   for (std::int32_t at = change.first_atom; at < change.first_atom + change.atom_count; ++at) {
     const Atom& atom = listing_.atoms[static_cast<std::size_t>(at)];
@@ -127,11 +127,12 @@ std::optional<std::string> Composer::compose_text(std::size_t file, const Bucket
         break;
       case PlacementKind::kMerged:
       case PlacementKind::kRemembered:
-        // Adapted as one: its pieces cannot be told apart any more.
-        if (owner.is_cut &&
-            !std::ranges::all_of(owners, [&](std::int32_t o) { return chosen.contains(o); })) {
-          conflicts.push_back(at);
-          break;
+        // Adapted as one, with all atoms that upstream's change touched: parts of it cannot be told apart any
+        // more.
+        for (const std::int32_t other : placement.together) {
+          const std::vector<std::int32_t> all = ownership_.atoms[static_cast<std::size_t>(other)].owners();
+          if (!std::ranges::all_of(all, [&](std::int32_t o) { return chosen.contains(o); }))
+            conflicts.push_back(other);
         }
         for (const Patch& patch : placement.adapted)
           blocks.push_back({patch.begin, patch.count, {patch.lines.begin(), patch.lines.end()}});
@@ -154,7 +155,7 @@ std::optional<std::string> Composer::compose_text(std::size_t file, const Bucket
   if (!conflicts.empty()) return std::nullopt;
   std::ranges::stable_sort(blocks, {}, &Block::begin);
   std::string out;
-  out.reserve(ground.text->bytes->size() + change.new_text.bytes->size());
+  out.reserve(ground.text()->bytes->size() + change.new_text.bytes->size());
   const auto emit = [&](std::string_view line) {
     // Only pieces and moves can put a line behind the last one of a text that lacks its line end.
     if (!out.empty() && out.back() != '\n') out += '\n';
@@ -209,7 +210,7 @@ ComposedFile Composer::compose(std::size_t file, const BucketSet& chosen) const 
     }
   }
   if (!out.conflicts.empty() || !exists) return out;
-  if (change.is_text && ground.text != nullptr) {
+  if (change.is_text && ground.text() != nullptr) {
     out.bytes = compose_text(file, chosen, out.conflicts);
     if (!out.conflicts.empty()) return out;
   }

@@ -23,7 +23,8 @@ std::string_view name_of(PlacementKind kind) {
 Ground ground_on_base(const Listing& listing) {
   Ground ground;
   for (const FileChange& file : listing.files) {
-    FileGround here{.path = file.path, .state = file.before, .text = file.is_text ? &file.old_text : nullptr};
+    FileGround here{
+        .path = file.path, .state = file.before, .base_text = file.is_text ? &file.old_text : nullptr};
     for (const Atom& atom : listing.atoms_of(file))
       here.placements.push_back({.kind = PlacementKind::kSame, .begin = atom.at.old_begin});
     ground.files.push_back(std::move(here));

@@ -31,17 +31,22 @@ struct Patch {
 
 struct Placement {
   PlacementKind kind = PlacementKind::kSame;
-  std::int32_t begin = 0;        // kSame, kMapped: its old lines begin here in the target's text
-  std::vector<Patch> adapted{};  // kMerged, kRemembered: what it does there instead
-  std::string conflict{};        // kConflict: "c:…", and for kRemembered the one that was resolved
+  std::int32_t begin = 0;                // kSame, kMapped: its old lines begin here in the target's text
+  std::vector<Patch> adapted{};          // kMerged, kRemembered: what it does there instead
+  std::vector<std::int32_t> together{};  // kMerged, kRemembered: atoms that were adapted as one; the first
+                                         // holds what all of them do
+  std::string conflict{};                // kConflict: "c:…", and for kRemembered the one that was resolved
 };
 
 struct FileGround {
   std::string path;                     // at the target; differs from the atom's after a rename upstream
   std::optional<FileState> state;       // absent there
-  const Text* text = nullptr;           // when the path is text with line atoms; borrowed
-  Text own_text{};                      // what `text` points to, when it is not the base's
+  const Text* base_text = nullptr;      // its lines when they are the base's; borrowed
+  std::optional<Text> own_text{};       // its lines when they are others
   std::vector<Placement> placements{};  // [atoms of the file]
+
+  // Null when the path has no lines there, or keeps what it has.
+  const Text* text() const { return own_text ? &*own_text : base_text; }
 };
 
 struct Ground {

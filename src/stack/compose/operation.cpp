@@ -135,6 +135,12 @@ Result<std::vector<RefUpdate>> run_operation(
     if (last != after) changes.push_back({ours, last, after});
     updates.push_back(std::move(update));
   }
+  for (const auto& [ref, after] : options.state) {
+    const std::optional<Oid> before = repository.read_ref(ref);
+    if (before == after) continue;
+    changes.push_back({ref, before, after});
+    operation.refs.push_back({ref, before, after});
+  }
   const bool plan_changes = options.plan_text && *options.plan_text != file.text;
   if (options.dry_run || (changes.empty() && !plan_changes)) return updates;
 
@@ -187,6 +193,7 @@ Result<Operation> undo_operation(Repository& repository, const PlanFile& file, b
                    "This branch is checked out; type git switch --detach first. No ref was changed."};
     }
     changes.push_back({change.name, now, change.expected});
+    if (change.name.starts_with("refs/tessera-stack/")) continue;
     const std::string ours = composed_ref(file.plan, change.name);
     changes.push_back({ours, repository.read_ref(ours), change.expected});
   }

@@ -38,6 +38,8 @@ struct RunOptions {
   bool force = false;  // overwrite branches that somebody else moved
   bool dry_run = false;
   std::optional<std::string> plan_text;  // the plan's new text
+  std::vector<std::pair<std::string, Oid>>
+      state{};  // our own refs that change along, such as the frozen tree
 };
 
 // Moves branches to `wanted` (nothing: deleted) and records the operation. A branch that is not where our

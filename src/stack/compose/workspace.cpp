@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "stack/compose/composer.h"
+#include "stack/compose/frozen_tree.h"
 #include "stack/compose/word_index.h"
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
@@ -48,13 +49,7 @@ Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_
 Result<Workspace> open_workspace(const std::string& plan_path) {
   TS_TRY(PlanFile file, load_plan(plan_path));
   TS_TRY(Repository repository, Repository::open(file.beside(file.plan.repository)));
-  const std::optional<Oid> frozen = repository.read_ref(state_ref(file.plan, "tree"));
-  if (!frozen) {
-    return Error{ErrorKind::kNotFound, state_ref(file.plan, "tree"),
-                 "The frozen tree of plan '" + file.plan.name + "' is not in " + repository.path() +
-                     "; read it again: tessera-stack init --refresh."};
-  }
-  TS_TRY(Tree tree, repository.read_tree(*frozen));
+  TS_TRY(Tree tree, read_frozen(repository, file.plan));
   if (!file.plan.digest.empty() && tree.digest != file.plan.digest) {
     return Error{ErrorKind::kMismatch, plan_path,
                  "The plan was made for the tree " + file.plan.digest + ", and " + tree.digest +
@@ -64,12 +59,11 @@ Result<Workspace> open_workspace(const std::string& plan_path) {
 }
 
 Result<Oid> freeze_tree(Repository& repository, const Plan& plan, const Tree& tree) {
-  std::vector<TreeChange> all;
-  for (const TreeEntry& entry : tree.entries) all.push_back({entry.path, entry.mode, entry.oid});
-  TS_TRY(const Oid root, repository.write_tree(std::nullopt, std::move(all)));
-  const std::string ref = state_ref(plan, "tree");
-  TS_TRY(repository.change_refs({{ref, repository.read_ref(ref), root}}));
-  return root;
+  TS_TRY(const auto refs, write_frozen(repository, plan, tree));
+  std::vector<RefChange> changes;
+  for (const auto& [ref, oid] : refs) changes.push_back({ref, repository.read_ref(ref), oid});
+  TS_TRY(repository.change_refs(changes));
+  return refs.front().second;
 }
 
 Graph graph_of(const Workspace& workspace) {

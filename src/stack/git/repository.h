@@ -48,6 +48,12 @@ struct RefChange {
   std::optional<Oid> wanted;
 };
 
+// How far two trees are apart.
+struct TreeDistance {
+  std::int64_t files = 0;
+  std::int64_t lines = 0;  // added and removed; 0 unless asked for
+};
+
 struct Ref {
   std::string name;
   Oid id;
@@ -75,6 +81,11 @@ class Repository : public BlobStore {
   // The files of a commit or tree, below `subpath` when it is not empty (paths are then relative to it). A
   // blob that is missing from the database is marked unreadable, not an error.
   Result<Tree> read_tree(const Oid& commit_or_tree, std::string_view subpath = {}) const;
+  // Equal sub-folders are not entered. With `with_lines` the blobs that differ are read; missing ones count
+  // as no lines.
+  Result<TreeDistance> distance(const Oid& tree_a, const Oid& tree_b, bool with_lines) const;
+  // One path of a commit or tree; nothing when it is absent, or a folder. Size is not filled.
+  std::optional<TreeEntry> find_entry(const Oid& commit_or_tree, std::string_view path) const;
   // `base` with the changes applied; only touched folders are written. Folders that become empty vanish.
   Result<Oid> write_tree(const std::optional<Oid>& base_tree, std::vector<TreeChange> changes);
   Result<Oid> write_commit(const Commit& commit);  // commit.id is ignored; returns the id

@@ -142,7 +142,8 @@ Result<void> PlanEditor::add_to_list(std::string_view bucket, std::string_view k
   const toml::table* table = find_bucket(document, bucket);
   if (table == nullptr) return no_bucket(bucket);
   std::string lines;
-  for (const std::string& item : items) lines += "  " + toml_quoted(item) + ",\n";
+  for (const std::string& item : items)
+    lines += "  " + (item.starts_with("{ ") ? item : toml_quoted(item)) + ",\n";
   const toml::node* node = table->get(key);
   if (node == nullptr) {
     std::size_t at = after_line(text_, offset_of(text_, table->source().begin));

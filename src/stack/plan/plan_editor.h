@@ -18,7 +18,8 @@ class PlanEditor {
   // Sets a text value of a table, e.g. ("base", "target", "…"); a key that is missing is put below the
   // table's header.
   Result<void> set(std::string_view table, std::string_view key, std::string_view value);
-  // Adds texts to a list of a bucket ("take", "pins", "needs"); a list that is missing is made.
+  // Adds texts to a list of a bucket ("take", "pins", "needs"); a list that is missing is made. Items that
+  // begin with "{ " are inline tables and stand as they are.
   Result<void> add_to_list(std::string_view bucket, std::string_view key,
                            const std::vector<std::string>& items);
   // Removes those items of a bucket's list that are texts equal to one of `items`; the list stays, maybe
