@@ -90,6 +90,10 @@ PrepareContext make_prepare_context(const ServerOptions& options, const ServedMo
                 .max_logprobs = options.max_logprobs,
                 .max_choices = options.max_choices,
                 .default_sampling = options.default_sampling};
+  const EngineInfo& info = model.engine->info();
+  out.vocabulary =
+      std::make_shared<const ConstraintVocabulary>(*model.tokenizer, info.vocab, info.end_tokens);
+  out.grammars = std::make_shared<GrammarCache>(out.vocabulary->trie);
   return out;
 }
 
@@ -176,6 +180,48 @@ void settle_parsers(const PrepareContext& context, const ChatRequest& request, c
   choice.first_tool = prompt.next_tool;
 }
 
+using MakeConstraint = std::function<std::shared_ptr<TokenConstraint>(std::size_t)>;
+
+ApiResult<std::shared_ptr<GrammarMatcher>> grammar_of(const PrepareContext& context, const Json& schema,
+                                                      const std::string& param) {
+  auto made = context.grammars->of_schema(schema);
+  if (made) return *std::move(made);
+  return bad_request(param, "The schema of '" + param + "' at " + made.error().message(),
+                     "unsupported_schema");
+}
+
+// Forced tool calls and JSON answers; empty for a free answer. `start` is where the answer begins.
+ApiResult<MakeConstraint> constraint_of(const PrepareContext& context, const ChatRequest& request,
+                                        const ChoiceOptions& choice) {
+  // Without a reasoning parser nothing of the answer is a thought, whatever the prompt ends with.
+  const auto start =
+      choice.splitter.thinking == MarkerMode::kParse ? choice.splitter.start : SplitterOptions::kInContent;
+  const ToolChoice& tools = request.tool_choice;
+  if (tools.kind == ToolChoice::kRequired || tools.kind == ToolChoice::kNamed) {
+    ForcedCalls calls{.functions = {},
+                      .first_index = choice.first_tool,
+                      .several = tools.kind == ToolChoice::kRequired && request.parallel_tool_calls};
+    for (std::size_t i = 0; i < request.tools.size(); ++i) {
+      const ToolFunction& tool = request.tools[i];
+      if (tools.kind == ToolChoice::kNamed && tool.name != tools.name) continue;
+      const std::string param = "tools[" + std::to_string(i) + "].function.parameters";
+      TS_TRY(auto arguments, grammar_of(context, tool.parameters, param));
+      calls.functions.push_back({tool.name, std::move(arguments)});
+      if (tools.kind == ToolChoice::kNamed) break;
+    }
+    return MakeConstraint([vocabulary = context.vocabulary, calls, start](std::size_t) {
+      return make_tool_constraint(vocabulary, calls, start);
+    });
+  }
+  if (request.response_format.kind == ResponseFormat::kText) return MakeConstraint();
+  const bool any = request.response_format.kind == ResponseFormat::kJsonObject;
+  TS_TRY(auto document, grammar_of(context, any ? Json() : request.response_format.schema,
+                                   any ? "response_format" : "response_format.json_schema.schema"));
+  return MakeConstraint([vocabulary = context.vocabulary, document, start](std::size_t) {
+    return make_json_constraint(vocabulary, document, start);
+  });
+}
+
 std::optional<ApiError> check_tools(const PrepareContext& context, const ChatRequest& request) {
   if (request.tool_choice.kind == ToolChoice::kNone) return std::nullopt;
   const bool automatic = request.tool_choice.kind == ToolChoice::kAuto;
@@ -212,6 +258,7 @@ ApiResult<PreparedGeneration> prepare_chat(const PrepareContext& context, const 
   PreparedGeneration out;
   out.choices.push_back(choice_options(context, request.options));
   settle_parsers(context, request, prompt, out.choices.front());
+  TS_TRY(out.constrain, constraint_of(context, request, out.choices.front()));
   out.prompts.push_back(std::move(prompt.tokens));
   out.max_tokens.push_back(max_tokens);
   out.report_prompt_logprobs = answer.prompt_logprobs;

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "server/generation.h"
+#include "server/grammar/answer_constraint.h"
+#include "server/grammar/grammar_cache.h"
 #include "server/protocol/chat_request.h"
 #include "server/protocol/completion_request.h"
 #include "server/server.h"
@@ -19,6 +21,9 @@ struct PrepareContext {
   MarkerIds markers = {};
   Json default_kwargs = {};  // of the chat template
   GenerationLimits limits = {};
+  // Shared with the constraints of running requests, which outlive the call that made them.
+  std::shared_ptr<const ConstraintVocabulary> vocabulary = {};
+  std::shared_ptr<GrammarCache> grammars = {};
 };
 
 PrepareContext make_prepare_context(const ServerOptions& options, const ServedModel& model);

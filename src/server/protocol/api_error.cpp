@@ -1,16 +1,17 @@
 #include "server/protocol/api_error.h"
 
 #include "server/protocol/json_writer.h"
+#include "tokenizer/unicode/utf8.h"
 
 namespace tessera {
 
 std::string ApiError::to_json() const {
   std::string out = R"({"error":{"message":)";
-  append_json_string(out, message);
+  append_json_string(out, repair_utf8(message));  // messages quote what clients sent, cut to some length
   out += R"(,"type":)";
   append_json_string(out, type);
   out += R"(,"param":)";
-  append_json_string_or_null(out, param);
+  append_json_string_or_null(out, repair_utf8(param));
   out += R"(,"code":)";
   append_json_string_or_null(out, code);
   out += "}}";

@@ -1,1 +1,160 @@
-int main() {}
+// The server's own cost: short chat requests per second over loopback keep-alive connections against a
+// StubEngine that answers at once, so that nothing but HTTP, JSON, template, tokenizer and output code is
+// measured. Client and server share the machine's cores; the client is a plain blocking socket per
+// connection.
+//
+//   server_load MODEL_FOLDER [--connections N] [--seconds S] [--io-threads N] [--tokens N] [--stream]
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "server/server.h"
+#include "server/stub/stub_engine.h"
+
+namespace tessera {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+namespace asio = boost::asio;
+
+struct Arguments {
+  std::string model;
+  int connections = 32;
+  double seconds = 5;
+  int io_threads = 2;
+  int tokens = 8;  // of each answer
+  bool stream = false;
+};
+
+// Sends requests one after the other until told to stop; the seconds that each took.
+std::vector<double> drive(std::uint16_t port, const std::string& request, bool stream,
+                          const std::atomic<bool>& stop) {
+  asio::io_context context;
+  asio::ip::tcp::socket socket(context);
+  socket.connect({asio::ip::make_address("127.0.0.1"), port});
+  socket.set_option(asio::ip::tcp::no_delay(true));
+  std::vector<double> times;
+  std::string input;
+  while (!stop) {
+    const auto began = Clock::now();
+    asio::write(socket, asio::buffer(request));
+    if (stream) {
+      const std::size_t bytes = asio::read_until(socket, asio::dynamic_buffer(input), "\r\n0\r\n\r\n");
+      input.erase(0, bytes);
+    } else {
+      const std::size_t head = asio::read_until(socket, asio::dynamic_buffer(input), "\r\n\r\n");
+      const std::size_t at = input.find("Content-Length: ") + 16;
+      const std::size_t body = std::stoul(input.substr(at));
+      if (input.size() < head + body) {
+        asio::read(socket, asio::dynamic_buffer(input), asio::transfer_exactly(head + body - input.size()));
+      }
+      if (!input.starts_with("HTTP/1.1 200")) {
+        std::fprintf(stderr, "%s\n", input.c_str());
+        std::exit(1);
+      }
+      input.erase(0, head + body);
+    }
+    times.push_back(Seconds(Clock::now() - began).count());
+  }
+  return times;
+}
+
+Result<void> measure(const Arguments& arguments) {
+  TS_TRY(const Tokenizer tokenizer, Tokenizer::load(arguments.model));
+  TS_TRY(const ChatTemplate chat, ChatTemplate::load(arguments.model));
+  StubOptions stub;
+  stub.info.vocab = tokenizer.vocab_size();
+  stub.info.max_model_len = 8192;
+  stub.info.kv_tokens = 1'000'000;
+  TS_TRY(stub.script,
+         tokenizer.encode("The quick brown fox jumps over the lazy dog. ", ControlTokens::kAsText));
+  while (stub.script.size() < static_cast<std::size_t>(arguments.tokens)) {
+    stub.script.insert(stub.script.end(), stub.script.begin(), stub.script.end());
+  }
+  StubEngine engine(stub);
+  ReadyState ready;
+  ServerOptions options;
+  options.http.host = "127.0.0.1";
+  options.http.port = 0;
+  options.http.io_threads = arguments.io_threads;
+  options.served_names = {"stub"};
+  options.access_log = false;
+  Server server(options, ready);
+  TS_TRY(server.start());
+  server.attach({.engine = &engine, .tokenizer = &tokenizer, .chat_template = &chat});
+  ready.set_ready();
+
+  std::string body =
+      R"({"messages":[{"role":"user","content":"What does the word harbour mean?"}],"max_tokens":)" +
+      std::to_string(arguments.tokens) + (arguments.stream ? R"(,"stream":true})" : "}");
+  const std::string request =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body;
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> clients;
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(arguments.connections));
+  const auto began = Clock::now();
+  for (auto& mine : times) {
+    clients.emplace_back([&] { mine = drive(server.port(), request, arguments.stream, stop); });
+  }
+  std::this_thread::sleep_for(Seconds(arguments.seconds));
+  stop = true;
+  for (std::thread& client : clients) client.join();
+  const double took = Seconds(Clock::now() - began).count();
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto cpu = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  std::vector<double> all;
+  for (const auto& mine : times) all.insert(all.end(), mine.begin(), mine.end());
+  std::ranges::sort(all);
+  const auto count = static_cast<double>(all.size());
+  std::printf(
+      "%d connections, %d io threads, %d tokens%s: %.0f requests/s, median %.2f ms, p99 %.2f ms, "
+      "%.0f us of CPU a request (client and stub included)\n",
+      arguments.connections, arguments.io_threads, arguments.tokens, arguments.stream ? ", streamed" : "",
+      count / took, all[all.size() / 2] * 1e3, all[all.size() * 99 / 100] * 1e3,
+      (cpu(usage.ru_utime) + cpu(usage.ru_stime)) * 1e6 / count);
+  server.stop();
+  return {};
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int count, char** values) {
+  tessera::Arguments arguments;
+  for (int i = 1; i < count; ++i) {
+    const std::string flag = values[i];
+    const auto value = [&] { return i + 1 < count ? std::string(values[++i]) : std::string("0"); };
+    if (flag == "--connections") {
+      arguments.connections = std::stoi(value());
+    } else if (flag == "--seconds") {
+      arguments.seconds = std::stod(value());
+    } else if (flag == "--io-threads") {
+      arguments.io_threads = std::stoi(value());
+    } else if (flag == "--tokens") {
+      arguments.tokens = std::stoi(value());
+    } else if (flag == "--stream") {
+      arguments.stream = true;
+    } else {
+      arguments.model = flag;
+    }
+  }
+  const auto done = tessera::measure(arguments);
+  if (done) return 0;
+  std::fprintf(stderr, "server_load: %s\n", done.error().message().c_str());
+  return 1;
+}
