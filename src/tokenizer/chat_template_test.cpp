@@ -54,8 +54,8 @@ TEST(ChatTemplate, DialoguesRenderAsInPython) {
         golden.at("template").get<std::string>() + ", " + golden.at("dialogue").get<std::string>();
     EXPECT_EQ(rendered.ok(), !golden.contains("error"))
         << what << (rendered ? "" : rendered.error().message());
-    if (rendered && golden.contains("text"))
-      EXPECT_EQ(joined(*rendered), golden.at("text").get<std::string>()) << what;
+    if (!rendered || !golden.contains("text")) continue;
+    EXPECT_EQ(joined(*rendered), golden.at("text").get<std::string>()) << what;
   }
 }
 
