@@ -164,7 +164,8 @@ Result<SentDraft> GitHub::create(const Draft& draft) {
   const nlohmann::json body = {{"title", draft.title},  {"head", options_.head_owner + ':' + draft.branch},
                                {"base", options_.base}, {"body", draft.body},
                                {"draft", true},         {"maintainer_can_modify", true}};
-  TS_TRY(const HttpResponse made, call("POST", repository_path() + "/pulls", body.dump()));
+  TS_TRY(const HttpResponse made, call("POST", repository_path() + "/pulls",
+                                       body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   if (made.status == 422) {
     const std::string reason = reason_in(made.body);
     if (reason.find("base") != std::string::npos) {
@@ -198,7 +199,8 @@ Result<SentDraft> GitHub::update(const Draft& draft, std::int64_t number, const 
   if (merged == body) return sent;
   const nlohmann::json change = {{"body", merged}};
   TS_TRY(const HttpResponse made,
-         call("PATCH", repository_path() + "/pulls/" + std::to_string(number), change.dump()));
+         call("PATCH", repository_path() + "/pulls/" + std::to_string(number),
+              change.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   if (made.status != 200) return failed(draft.topic, made.status, made.body);
   sent.outcome = SendOutcome::kUpdated;
   return sent;
@@ -207,8 +209,8 @@ Result<SentDraft> GitHub::update(const Draft& draft, std::int64_t number, const 
 void GitHub::set_labels(const Draft& draft, SentDraft& sent) {
   if (draft.labels.empty()) return;
   const nlohmann::json body = {{"labels", draft.labels}};
-  const auto made =
-      call("POST", repository_path() + "/issues/" + std::to_string(sent.number) + "/labels", body.dump());
+  const auto made = call("POST", repository_path() + "/issues/" + std::to_string(sent.number) + "/labels",
+                         body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   // Setting labels needs a right that contributors seldom have; the draft stands without them.
   if (!made) {
     sent.warnings.push_back(made.error().message());
