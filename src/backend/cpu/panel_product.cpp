@@ -24,6 +24,9 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;  // of a panel
 constexpr int kFusedRows = HWY_MAX_BYTES >= 64 ? 4 : HWY_MAX_BYTES >= 32 ? 2 : 1;
 
+// Bytes: some 150 ns of reading at 15 GB/s. The hardware prefetches too, but waits at every page.
+constexpr std::int64_t kPrefetchAhead = 2048;
+
 // How one format is read: a step is the smallest piece of a panel that holds whole inputs, kStep of them.
 struct F32Steps {
   static constexpr int kStep = 1;
@@ -155,6 +158,11 @@ HWY_NOINLINE void few_rows(const PackedMatrix& m, std::int64_t panel, const Pane
     }
     std::int64_t k = from;
     for (; k + Steps::kStep <= end; k += Steps::kStep) {
+      for (int q = 0; q < P; ++q) {
+        const std::byte* ahead =
+            data + q * data_bytes + k / Steps::kStep * Steps::kStepBytes + kPrefetchAhead;
+        for (std::int64_t b = 0; b < Steps::kStepBytes; b += 64) __builtin_prefetch(ahead + b);
+      }
       typename Steps::Raw raw[kAll];
 #pragma GCC unroll 16
       for (int v = 0; v < kAll; ++v) {
