@@ -52,8 +52,7 @@ struct ServerOptions {
   std::string chat_template_kwargs =
       "{}";  // --default-chat-template-kwargs: a JSON object, under a request's own
   bool control_tokens_in_messages =
-      false;                       // restore what other engines do: message text may spell control tokens
-  bool stop_in_reasoning = false;  // stop strings end thoughts too
+      false;  // restore what other engines do: message text may spell control tokens
 };
 
 // Borrowed; all must outlive the server's stop().

@@ -16,6 +16,7 @@ using Node = ByteGrammar::Node;
 using Rule = ByteGrammar::Rule;
 
 constexpr std::size_t kMostNodes = 300'000;
+constexpr std::size_t kMostRules = 2'000;      // defect() looks at each several times
 constexpr std::int64_t kMostRepeats = 10'000;  // minItems, maxItems, minLength, maxLength
 constexpr int kMostDepth = 64;
 
@@ -59,7 +60,9 @@ class Compiler {
 
   // Adds what reads a value of the schema, from `from` to the node that is returned.
   Result<Node> add(const Json& schema, Node from, const std::string& path) {
-    if (grammar_.nodes.size() > kMostNodes) return refuse(path, "The schema is too large.");
+    if (grammar_.nodes.size() > kMostNodes || grammar_.rules.size() > kMostRules) {
+      return refuse(path, "The schema is too large.");
+    }
     if (depth_ >= kMostDepth) {
       return refuse(path, "The schema nests deeper than " + std::to_string(kMostDepth) + " levels.");
     }

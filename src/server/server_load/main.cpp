@@ -8,24 +8,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/write.hpp>
 #include <cstdio>
 #include <string>
 #include <thread>
 
+#include "base/check.h"
 #include "server/server.h"
+#include "server/stub/http_client.h"
 #include "server/stub/stub_engine.h"
 
 namespace tessera {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-namespace asio = boost::asio;
 
 struct Arguments {
   std::string model;
@@ -37,33 +32,13 @@ struct Arguments {
 };
 
 // Sends requests one after the other until told to stop; the seconds that each took.
-std::vector<double> drive(std::uint16_t port, const std::string& request, bool stream,
-                          const std::atomic<bool>& stop) {
-  asio::io_context context;
-  asio::ip::tcp::socket socket(context);
-  socket.connect({asio::ip::make_address("127.0.0.1"), port});
-  socket.set_option(asio::ip::tcp::no_delay(true));
+std::vector<double> drive(std::uint16_t port, const std::string& body, const std::atomic<bool>& stop) {
+  HttpClient client(port);
   std::vector<double> times;
-  std::string input;
   while (!stop) {
     const auto began = Clock::now();
-    asio::write(socket, asio::buffer(request));
-    if (stream) {
-      const std::size_t bytes = asio::read_until(socket, asio::dynamic_buffer(input), "\r\n0\r\n\r\n");
-      input.erase(0, bytes);
-    } else {
-      const std::size_t head = asio::read_until(socket, asio::dynamic_buffer(input), "\r\n\r\n");
-      const std::size_t at = input.find("Content-Length: ") + 16;
-      const std::size_t body = std::stoul(input.substr(at));
-      if (input.size() < head + body) {
-        asio::read(socket, asio::dynamic_buffer(input), asio::transfer_exactly(head + body - input.size()));
-      }
-      if (!input.starts_with("HTTP/1.1 200")) {
-        std::fprintf(stderr, "%s\n", input.c_str());
-        std::exit(1);
-      }
-      input.erase(0, head + body);
-    }
+    const HttpAnswer answer = client.call("POST", "/v1/chat/completions", body);
+    TS_CHECK(answer.status == 200, answer.status, answer.body);
     times.push_back(Seconds(Clock::now() - began).count());
   }
   return times;
@@ -97,16 +72,12 @@ Result<void> measure(const Arguments& arguments) {
   std::string body =
       R"({"messages":[{"role":"user","content":"What does the word harbour mean?"}],"max_tokens":)" +
       std::to_string(arguments.tokens) + (arguments.stream ? R"(,"stream":true})" : "}");
-  const std::string request =
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-      "Content-Length: " +
-      std::to_string(body.size()) + "\r\n\r\n" + body;
   std::atomic<bool> stop = false;
   std::vector<std::thread> clients;
   std::vector<std::vector<double>> times(static_cast<std::size_t>(arguments.connections));
   const auto began = Clock::now();
   for (auto& mine : times) {
-    clients.emplace_back([&] { mine = drive(server.port(), request, arguments.stream, stop); });
+    clients.emplace_back([&] { mine = drive(server.port(), body, stop); });
   }
   std::this_thread::sleep_for(Seconds(arguments.seconds));
   stop = true;
