@@ -330,6 +330,24 @@ TEST(MlaPrefill, AgreesWithF64OverEveryFormatAndBlockSize) {
   }
 }
 
+TEST(MlaPrefill, ANaNRowReachesOnlyTokensThatSeeIt) {
+  Random random(14);
+  const auto backend = make_cpu_backend({.threads = 1});
+  const std::vector<std::int32_t> lengths = {70};
+  Cache cache(random, KvFormat::kF32, KvRowShape::mla(32, 8), 16, lengths);
+  fill(*backend, random, cache, lengths);
+  std::vector<float> bad(70 * 40, std::numeric_limits<float>::quiet_NaN());
+  write_rows(*backend, cache, 0, 67, 68, bad);
+  const std::vector<float> values = random.normals(2 * 16 * 32, 0.2F);
+  const WeightStack up = backend->prepare_stack_f32(WeightFormat::kF32, 2, 16, 32, values);
+  const Batch batch(cache, lengths, {70});
+  std::vector<float> q = random.normals(70 * 2 * 24);
+  std::vector<float> out(70 * 2 * 16);
+  backend->mla_prefill(rows_of(q, 70, 48), 2, 0.3F, batch.view, cache.layer, up, up, rows_of(out, 70, 32),
+                       {});
+  for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i / 32 >= 67) << i / 32;
+}
+
 TEST(MlaPrefill, GivesATokenTheSameBitsHoweverThePromptIsCut) {
   Random random(6);
   const std::int64_t heads = 2, nope = 16, value = 16, latent = 32, dim = 24;
