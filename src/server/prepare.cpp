@@ -51,6 +51,20 @@ ApiResult<std::int32_t> resolve_max_tokens(const PrepareContext& context, const 
   return static_cast<std::int32_t>(std::min<std::int64_t>(options.default_max_tokens, held - prompt));
 }
 
+// Text so long that no tokenisation of it fits the window is refused by its length: five million bytes take
+// seconds to tokenise, and a moment to count.
+std::optional<ApiError> check_text_length(const PrepareContext& context, std::size_t bytes,
+                                          const char* prompt_field) {
+  const auto window = static_cast<std::size_t>(context.model.engine->info().max_model_len);
+  const std::size_t least = bytes / context.most_bytes_per_token;
+  if (least <= window) return std::nullopt;
+  return bad_request(prompt_field,
+                     "The maximum context length is " + std::to_string(window) +
+                         " tokens, but the prompt has at least " + std::to_string(least) + " (" +
+                         std::to_string(bytes) + " bytes). Shorten it.",
+                     "context_length_exceeded");
+}
+
 Json merged_kwargs(const Json& defaults, const Json& given) {
   Json out = defaults;
   for (const auto& [key, value] : given.items()) out[key] = value;
@@ -94,6 +108,12 @@ PrepareContext make_prepare_context(const ServerOptions& options, const ServedMo
   out.vocabulary =
       std::make_shared<const ConstraintVocabulary>(*model.tokenizer, info.vocab, info.end_tokens);
   out.grammars = std::make_shared<GrammarCache>(out.vocabulary->trie);
+  std::size_t longest = std::max<std::size_t>(out.vocabulary->trie.depth(), 1);
+  for (const ControlToken& token : model.tokenizer->control_tokens())
+    longest = std::max(longest, token.text.size());
+  constexpr std::size_t kShrink =
+      4;  // Unicode normalisation, which some tokenizers do first, may shorten text
+  out.most_bytes_per_token = longest * kShrink;
   return out;
 }
 
@@ -123,6 +143,9 @@ ApiResult<ChatTokens> tokenize_chat(const PrepareContext& context, ChatPrompt pr
   if (prompt.continue_final_message) {
     TS_TRY(*segments, cut_after_content(*std::move(segments), history.messages.back()));
   }
+  std::size_t bytes = 0;
+  for (const TextSegment& segment : *segments) bytes += segment.text.size();
+  if (const auto refused = check_text_length(context, bytes, "messages")) return *refused;
   if (context.options.control_tokens_in_messages) {
     for (TextSegment& segment : *segments) segment.scaffold = true;
   }
@@ -281,8 +304,10 @@ ApiResult<PreparedGeneration> prepare_completion(const PrepareContext& context, 
     if (auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) {
       tokens = std::move(*ids);
     } else {
+      const std::string& text = std::get<std::string>(prompt);
+      if (const auto refused = check_text_length(context, text.size(), "prompt")) return *refused;
       // The text of a completion is the caller's whole prompt, markers and all, as everywhere.
-      auto encoded = tokenizer.encode(std::get<std::string>(prompt), ControlTokens::kRecognise);
+      auto encoded = tokenizer.encode(text, ControlTokens::kRecognise);
       if (!encoded) return from_error(encoded.error());
       if (request.add_special_tokens) {
         tokens.assign(tokenizer.text_prefix().begin(), tokenizer.text_prefix().end());

@@ -21,6 +21,7 @@ struct PrepareContext {
   MarkerIds markers = {};
   Json default_kwargs = {};  // of the chat template
   GenerationLimits limits = {};
+  std::size_t most_bytes_per_token = 1;
   // Shared with the constraints of running requests, which outlive the call that made them.
   std::shared_ptr<const ConstraintVocabulary> vocabulary = {};
   std::shared_ptr<GrammarCache> grammars = {};

@@ -141,6 +141,19 @@ TEST_F(ServerTest, LargeRequestsAreWorkedOnAsideAndAnswered) {
   EXPECT_EQ(post("/v1/completions", "{\"prompt\":" + std::string(50'000, '[')).status, 400);
 }
 
+TEST_F(ServerTest, TextThatCannotFitIsRefusedWithoutTokenisingIt) {
+  start("x");
+  const auto began = Clock::now();
+  for (const std::string& path : {std::string("/v1/completions"), std::string("/v1/chat/completions")}) {
+    const std::string text(5'000'000, 'a');
+    const Json messages = Json::array({Json{{"role", "user"}, {"content", text}}});
+    const Answer refused = post(path, Json{{"prompt", text}, {"messages", messages}}.dump());
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.json()["error"]["code"], "context_length_exceeded");
+  }
+  EXPECT_LT(Clock::now() - began, 2s);
+}
+
 TEST_F(ServerTest, SilenceIsFilledWithPings) {  // vllm#50604
   options.ping_interval = 30ms;
   stub.paused = true;
