@@ -3,15 +3,18 @@
 
 #include <chrono>
 #include <clocale>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <iostream>
+#include <thread>
 
 #include "stack/command/command_line.h"
 
 int main(int argc, char** argv) {
   std::setlocale(LC_CTYPE, "C.UTF-8");  // libarchive judges names by the locale
   std::ios::sync_with_stdio(false);
+  const char* token = std::getenv("GITHUB_TOKEN");
   try {
     return tessera::stack::run_command_line(
         {.arguments = {argv + 1, argv + argc},
@@ -31,7 +34,9 @@ int main(int argc, char** argv) {
              [] {
                return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
                    .count();
-             }});
+             },
+         .wait = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); },
+         .github_token = token == nullptr ? "" : token});
   } catch (const std::exception& lost) {
     std::cerr << "error: " << lost.what() << ". This is a bug of tessera-stack.\n";
     return 5;

@@ -101,8 +101,6 @@ constexpr std::array kFlags = {
              .use = FlagUse::kOnlyDefault,
              .only = "1",
              .reason = "prefill is not split over ranks."},
-    VllmFlag{
-        .name = "--enable-expert-parallel", .takes_value = false, .reason = "one rank holds all experts."},
     VllmFlag{.name = "--dcp-kv-cache-interleave-size",
              .reason = "the cache is placed by block; any placement gives the same tokens."},
     VllmFlag{.name = "--cp-kv-cache-interleave-size",
