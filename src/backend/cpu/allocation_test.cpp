@@ -22,6 +22,10 @@ void* operator new(std::size_t bytes) {
   if (void* data = std::malloc(bytes)) return data;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  note();
+  return std::malloc(bytes);
+}
 void operator delete(void* data) noexcept { std::free(data); }
 void operator delete(void* data, std::size_t) noexcept { std::free(data); }
 
