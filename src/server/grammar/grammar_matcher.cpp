@@ -69,8 +69,8 @@ GrammarMatcher::State GrammarMatcher::step(State state, std::uint8_t byte) {
     }
   }
   std::ranges::sort(places);
-  const auto repeated = std::ranges::unique(places);
-  places.erase(repeated.begin(), repeated.end());
+  // Not std::ranges::unique: clang 14, which builds the fuzz targets, cannot read libstdc++'s subrange.
+  places.erase(std::unique(places.begin(), places.end()), places.end());
   const State to = places.empty() ? kDead : settle(std::move(places));
   states_[static_cast<std::size_t>(state)].next[byte] = to;  // settle may have moved the states
   return to;
