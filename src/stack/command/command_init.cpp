@@ -56,6 +56,7 @@ std::string plan_text(const Draft& d) {
   out += "source  = " + toml_quoted(to_string(d.source)) + "\n";
   out += "digest  = \"" + d.tree.digest + "\"\n";
   if (!d.tree.image.empty()) out += "image   = \"" + d.tree.image + "\"\n";
+  out += "listing = \"\"\n";
   out += "diff    = { algorithm = \"myers\", rename_view = 60 }\n\n[branches]\n";
   out += "prefix = " + toml_quoted(d.prefix) + "  # topic = <prefix>/<bucket>\nshape  = \"merges\"\n";
   out += "author = " + toml_quoted(d.author) + "\n";

@@ -22,6 +22,8 @@ constexpr const char* kExamples =
     "Exit codes: 0 done and true, 1 done and the answer is no, 2 wrong usage, 3 bad input, 4 conflicts to "
     "solve, 5 a bug of ours.\n";
 
+std::string man_page(const CLI::App& app);
+
 // All verbs with their flags; `chosen` becomes what the parsed line asks for.
 class Verbs {
  public:
@@ -41,6 +43,7 @@ class Verbs {
     planning();
     writing();
     moving();
+    publishing();
     history();
   }
 
@@ -92,9 +95,14 @@ class Verbs {
     list->add_flag("--unassigned", list_.unassigned, "Only atoms that no bucket claims");
     CLI::App* show = verb(
         app_, "show", "Atoms as differences, with sections, owners and layer",
-        [this](const Session& s) { return run_show(show_, s); },
+        [this](const Session& s) {
+          return patches_.empty() ? run_show(show_, s) : run_show_patches(patches_, s);
+        },
         "  tessera-stack show h:3fa9 --context 10\n");
-    show->add_option("ids", show_.ids, "Atom ids or unique prefixes of them")->type_name("ID")->required();
+    show->add_option("ids", show_.ids, "Atom ids or unique prefixes of them")->type_name("ID");
+    show->add_option("--patch", patches_,
+                     "Patch files instead: do they fit the tree, where, are they in it already")
+        ->type_name("FILE");
     show->add_option("--context", show_.context, "Unchanged lines around (default 3)")
         ->check(CLI::Range(0, 10000));
     CLI::App* doctor = verb(
@@ -178,6 +186,41 @@ class Verbs {
     absorb->add_flag("--print", absorb_.print, "Print the proposals, leave the plan");
   }
 
+  void publishing() {
+    CLI::App* report = verb(
+        app_, "report", "The document for other people: verdict, topics, parity, what is left to decide",
+        [this](const Session& s) { return run_report(report_, s); },
+        "  tessera-stack report --output stack.md\n  tessera-stack report --html --output stack.html\n");
+    report->add_flag("--html", report_.html, "One self-contained page instead of Markdown");
+    report->add_option("--output,-o", report_.output, "Where to write it (default: stdout)")
+        ->type_name("FILE");
+    CLI::App* pr = verb(
+        app_, "pr", "Pull request texts as files; with --send, drafts on GitHub",
+        [this](const Session& s) { return run_pull_requests(pr_, s); },
+        "  tessera-stack pr\n  GITHUB_TOKEN=... tessera-stack pr --send --to vllm-project/vllm --fork me\n");
+    pr->add_option("--bucket", pr_.bucket, "Only this topic");
+    pr->add_option("--output,-o", pr_.output, "Folder for the texts (default: pr/ beside the plan)")
+        ->type_name("DIR");
+    pr->add_option("--mode", pr_.mode,
+                   "independent: topics without unmerged needs; cumulative: with the commits below")
+        ->check(CLI::IsMember({"independent", "cumulative"}));
+    CLI::Option* send =
+        pr->add_flag("--send", pr_.send, "Open or refresh drafts; the token comes from GITHUB_TOKEN");
+    pr->add_option("--to", pr_.to, "Target repository")->type_name("OWNER/NAME")->needs(send);
+    pr->add_option("--fork", pr_.fork, "Owner of the fork that holds the branches")
+        ->type_name("OWNER")
+        ->needs(send);
+    pr->add_option("--base", pr_.onto, "Branch of the target repository (default: main)")->needs(send);
+    pr->add_option("--api", pr_.api, "Address of another GitHub")->type_name("URL")->needs(send);
+    CLI::App* out = verb(
+        app_, "export", "The stack as mails for git am, as a quilt series, or as a git bundle",
+        [this](const Session& s) { return run_export(export_, s); },
+        "  tessera-stack export --format mail --output patches\n");
+    out->add_option("--format", export_.format, "mail, quilt or bundle")
+        ->check(CLI::IsMember({"mail", "quilt", "bundle"}));
+    out->add_option("--output,-o", export_.output, "Folder, or file for a bundle")->type_name("PATH");
+  }
+
   void history() {
     verb(app_, "log", "Operations so far", run_log);
     CLI::App* undo = verb(app_, "undo", "Take the newest operation back: refs and plan",
@@ -190,6 +233,13 @@ class Verbs {
           return Exit::kTrue;
         },
         "  source <(tessera-stack completion bash)\n");
+    verb(
+        app_, "man", "This help as a manual page",
+        [this](const Session& s) -> Result<Exit> {
+          s.out << man_page(app_);
+          return Exit::kTrue;
+        },
+        "  tessera-stack man | man -l -\n");
     completion->add_option("shell", shell_, "bash, zsh or fish")
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
@@ -205,11 +255,53 @@ class Verbs {
   RebaseOptions rebase_;
   AbsorbOptions absorb_;
   DoctorOptions doctor_;
+  ReportOptions report_;
+  PullRequestOptions pr_;
+  ExportOptions export_;
+  std::vector<std::string> patches_;
   std::string at_;
   std::string format_ = "text";
   std::string shell_;
   bool force_undo_ = false;
 };
+
+// roff, from the same definitions as --help.
+std::string man_page(const CLI::App& app) {
+  const auto escaped = [](const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+      if (c == '\\')
+        out += "\\e";
+      else if (c == '-')
+        out += "\\-";
+      else
+        out += c;
+    }
+    return out;
+  };
+  const auto options = [&](const CLI::App& of) {
+    std::string out;
+    for (const CLI::Option* option : of.get_options()) {
+      out += ".TP\n.B " + escaped(option->get_name(option->get_positional(), true)) + "\n" +
+             escaped(option->get_description()) + "\n";
+    }
+    return out;
+  };
+  std::string out = ".TH TESSERA\\-STACK 1\n.SH NAME\ntessera\\-stack \\- " + escaped(app.get_description()) +
+                    "\n.SH SYNOPSIS\n.B tessera\\-stack\n.I VERB\n[flags]\n.SH FLAGS OF ALL VERBS\n" +
+                    options(app) + ".SH VERBS\n";
+  const std::function<void(const CLI::App&, const std::string&)> verbs = [&](const CLI::App& of,
+                                                                             const std::string& prefix) {
+    for (const CLI::App* sub : of.get_subcommands([](const CLI::App*) { return true; })) {
+      out += ".SS " + escaped(prefix + sub->get_name()) + "\n" + escaped(sub->get_description()) + "\n" +
+             options(*sub);
+      if (!sub->get_footer().empty()) out += ".PP\n.nf\n" + escaped(sub->get_footer()) + ".fi\n";
+      verbs(*sub, prefix + sub->get_name() + " ");
+    }
+  };
+  verbs(app, "");
+  return out + ".SH NOTES\n.nf\n" + escaped(app.get_footer()) + ".fi\n";
+}
 
 }  // namespace
 
@@ -235,7 +327,9 @@ int run_command_line(const CommandLineInputs& inputs) {
                         .quiet = verbs.quiet,
                         .shows_progress = inputs.err_is_terminal,
                         .now = inputs.now,
-                        .seconds = inputs.seconds};
+                        .seconds = inputs.seconds,
+                        .wait = inputs.wait,
+                        .github_token = inputs.github_token};
   const Result<Exit> done = verbs.chosen(session);
   return static_cast<int>(done ? *done : report(session, done.error()));
 }

@@ -13,8 +13,10 @@ struct CommandLineInputs {
   std::ostream& out;
   std::ostream& err;
   bool err_is_terminal = false;
-  std::function<std::string()> now;  // ISO 8601, UTC
-  std::function<double()> seconds;   // monotonic
+  std::function<std::string()> now;    // ISO 8601, UTC
+  std::function<double()> seconds;     // monotonic
+  std::function<void(double)> wait{};  // seconds
+  std::string github_token{};          // for pr --send
 };
 
 int run_command_line(const CommandLineInputs& inputs);

@@ -71,6 +71,9 @@ Result<Exit> run_show(const ShowOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
   TS_TRY(const Workspace workspace, open_workspace(path));
   const Listing& listing = workspace.listing;
+  if (options.ids.empty())
+    return Error{ErrorKind::kInvalidArgument, "show",
+                 "Name atoms, or give --patch FILE; tessera-stack list shows all ids."};
   nlohmann::ordered_json atoms = nlohmann::ordered_json::array();
   for (const std::string& written : options.ids) {
     TS_TRY(const std::int32_t at, find_atom(listing, written));

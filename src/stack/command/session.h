@@ -33,6 +33,8 @@ struct Session {
   bool shows_progress = false;         // stderr is a terminal
   std::function<std::string()> now{};  // ISO 8601, UTC
   std::function<double()> seconds{};   // a clock that never goes back
+  std::function<void(double)> wait{};  // seconds
+  std::string github_token{};          // never printed
 
   // The plan's path.
   Result<std::string> plan_path() const;

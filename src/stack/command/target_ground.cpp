@@ -1,10 +1,14 @@
 #include "stack/command/target_ground.h"
 
 #include "stack/compose/composer.h"
+#include "stack/move/target.h"
 
 namespace tessera::stack {
 
-Result<Ground> target_ground(const Workspace& workspace) { return ground_on_base(workspace.listing); }
+Result<Ground> target_ground(const Workspace& workspace) {
+  TS_TRY(TargetGround target, ground_on(workspace, workspace.target));
+  return std::move(target.ground);
+}
 
 Result<Tree> expected_tree(Workspace& workspace, const Graph& graph, const Ground& ground) {
   if (workspace.target.id == workspace.base.id) return workspace.ruled.tree;

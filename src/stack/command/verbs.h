@@ -80,6 +80,32 @@ struct DoctorOptions {
 };
 Result<Exit> run_doctor(const DoctorOptions& options, const Session& session);
 
+struct ReportOptions {
+  bool html = false;
+  std::string output;  // empty: stdout
+};
+Result<Exit> run_report(const ReportOptions& options, const Session& session);
+
+struct PullRequestOptions {
+  std::string bucket;                // empty: all upstream ones
+  std::string output;                // folder; empty: pr/ beside the plan
+  std::string mode = "independent";  // or "cumulative"
+  bool send = false;
+  std::string to;             // OWNER/NAME of the target repository
+  std::string fork;           // owner of the fork that holds the branches
+  std::string onto = "main";  // a branch of the target repository
+  std::string api;            // another address than GitHub's own
+};
+Result<Exit> run_pull_requests(const PullRequestOptions& options, const Session& session);
+
+struct ExportOptions {
+  std::string format = "mail";  // mail, quilt or bundle
+  std::string output;           // folder, or file for a bundle
+};
+Result<Exit> run_export(const ExportOptions& options, const Session& session);
+
+Result<Exit> run_show_patches(const std::vector<std::string>& patches, const Session& session);
+
 Result<Exit> run_log(const Session& session);
 Result<Exit> run_undo(bool force, const Session& session);
 

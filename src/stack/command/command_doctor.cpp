@@ -1,0 +1,115 @@
+// doctor: is the base the base, is everything there, does anything clash?
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "stack/command/read_tree.h"
+#include "stack/command/verbs.h"
+#include "stack/compose/workspace.h"
+#include "stack/move/base_search.h"
+#include "stack/object/digest.h"
+#include "stack/object/printable.h"
+
+namespace tessera::stack {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+// Paths that one folder of a case-insensitive disk cannot hold together.
+std::vector<std::string> case_clashes(const Tree& tree) {
+  std::map<std::string, std::string> seen;
+  std::vector<std::string> found;
+  for (const TreeEntry& entry : tree.entries) {
+    const auto [at, is_new] = seen.try_emplace(lower(entry.path), entry.path);
+    if (!is_new) found.push_back(at->second + " and " + entry.path);
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
+  const bool with_plan = options.repository.empty() && options.tree.empty();
+  std::vector<std::string> troubles;
+  std::optional<Workspace> workspace;
+  std::optional<Repository> own;
+  std::optional<Oid> tree_id;
+  std::optional<Oid> stated;
+  Tree tree;
+  if (with_plan) {
+    TS_TRY(const std::string path, session.plan_path());
+    TS_TRY(Workspace opened, open_workspace(path));
+    workspace.emplace(std::move(opened));
+    stated = workspace->base.id;
+    tree = workspace->ruled.tree;
+    std::vector<TreeChange> all;
+    for (const TreeEntry& entry : tree.entries) all.push_back({entry.path, entry.mode, entry.oid});
+    TS_TRY(tree_id, workspace->repository.write_tree(std::nullopt, std::move(all)));
+    for (const Unreadable& gone : workspace->listing.unreadable)
+      troubles.push_back("unreadable: " + printable(gone.path) + ": " + gone.why +
+                         "; fetch it, or compare without it.");
+    for (const RuleUse& use : workspace->ruled.uses) {
+      if (use.paths == 0)
+        troubles.push_back(workspace->where(use.line) + ": the rule '" + use.rule + "' matches no path.");
+    }
+    if (workspace->listing_is_stale)
+      troubles.push_back("The plan's listing fingerprint is stale; tessera-stack plan pin refreshes it.");
+  } else {
+    if (options.repository.empty() || options.tree.empty())
+      return Error{ErrorKind::kInvalidArgument, "doctor",
+                   "Without a plan both --repo and --tree are needed."};
+    TS_TRY(Repository opened, Repository::open(options.repository));
+    own.emplace(std::move(opened));
+    TS_TRY(const SourceSpec spec, parse_source(options.tree));
+    TS_TRY(const SourceTree read, read_tree_into(*own, spec, session));
+    tree = read.tree;
+    std::vector<TreeChange> all;
+    for (const TreeEntry& entry : tree.entries) all.push_back({entry.path, entry.mode, entry.oid});
+    TS_TRY(tree_id, own->write_tree(std::nullopt, std::move(all)));
+    for (const PackageCopy& copy : read.copies)
+      troubles.push_back("A second copy of the package stands in " + copy.path + ". " + copy.preference);
+  }
+  const Repository& repository = with_plan ? workspace->repository : *own;
+  for (const std::string& clash : case_clashes(tree))
+    troubles.push_back("On a disk that ignores case these are one file: " + printable(clash));
+  for (const TreeEntry& entry : tree.entries) {
+    if (entry.unreadable && !with_plan)
+      troubles.push_back("unreadable: " + printable(entry.path) + ": " + *entry.unreadable);
+  }
+  TS_TRY(const std::vector<BaseCandidate> bases, find_bases(repository, *tree_id, options.branches));
+  std::vector<std::vector<std::string>> rows = {{"files", "lines", "commit", "found by", "subject"}};
+  nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
+  for (const BaseCandidate& base : bases) {
+    const auto commit = repository.read_commit(base.commit);
+    const std::string subject = commit ? commit->message.substr(0, commit->message.find('\n')) : "";
+    rows.push_back({std::to_string(base.files), std::to_string(base.lines),
+                    to_hex(base.commit).substr(0, 12) + (stated == base.commit ? " (the plan's)" : ""),
+                    base.found_by, subject.substr(0, 60)});
+    candidates.push_back({{"commit", to_hex(base.commit)},
+                          {"files", base.files},
+                          {"lines", base.lines},
+                          {"found_by", base.found_by},
+                          {"subject", printable(subject)}});
+  }
+  if (!session.json && !session.quiet) session.out << "base candidates, nearest first:\n" << table(rows);
+  if (with_plan && !bases.empty() && bases.front().commit != *stated) {
+    TS_TRY(const TreeDistance at_base, repository.distance(workspace->base.tree, *tree_id, true));
+    const BaseCandidate& best = bases.front();
+    if (std::pair(best.files, best.lines) < std::pair(at_base.files, at_base.lines)) {
+      troubles.push_back("The stated base is " + std::to_string(at_base.files) + " files and " +
+                         std::to_string(at_base.lines) + " lines away from the tree, " +
+                         to_hex(best.commit).substr(0, 12) + " only " + std::to_string(best.files) + " and " +
+                         std::to_string(best.lines) + ": " + std::to_string(at_base.files - best.files) +
+                         " files look like upstream drift. Type tessera-stack init --base " +
+                         to_hex(best.commit).substr(0, 12) + " to start from there.");
+    }
+  }
+  for (const std::string& trouble : troubles) session.say("trouble: " + trouble);
+  session.say(troubles.empty() ? "nothing is wrong" : std::to_string(troubles.size()) + " things to look at");
+  session.answer("doctor", {{"bases", candidates}, {"troubles", troubles}});
+  return troubles.empty() ? Exit::kTrue : Exit::kFalse;
+}
+
+}  // namespace tessera::stack

@@ -1,0 +1,256 @@
+// The verbs from end to end, as somebody types them; git is the judge.
+#include "stack/command/command_line.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "stack/git/scratch_repository.h"
+
+namespace tessera::stack {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Json = nlohmann::json;
+
+struct Answer {
+  int code = 0;
+  std::string out;
+  std::string err;
+  Json json() const { return Json::parse(out); }
+};
+
+class CommandLine : public testing::Test {
+ protected:
+  CommandLine() {
+    repository_.write("app/a.py", "import os\n\n\n\ndef a():\n    return 1\n");
+    repository_.write("app/b.py", "def b():\n    return 1\n\n\n\nx = 1\n");
+    base_ = repository_.commit("base");
+    tree_.write("app/a.py", "import os\n\n\n\ndef brand_new():\n    return 7\n\n\ndef a():\n    return 2\n");
+    tree_.write("app/b.py", "def b():\n    return brand_new()\n\n\n\nx = 2\n");
+    tree_.write("launch.sh", "go\n");
+  }
+
+  Answer run(const std::vector<std::string>& arguments) const {
+    std::ostringstream out;
+    std::ostringstream err;
+    std::vector<std::string> all = {"--plan", plan()};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const int code = run_command_line({.arguments = all,
+                                       .out = out,
+                                       .err = err,
+                                       .now = [] { return std::string("2026-01-01T00:00:00Z"); },
+                                       .seconds = [] { return 0.0; }});
+    return {code, out.str(), err.str()};
+  }
+  std::string plan() const { return work_ / "stack.toml"; }
+  void init() const {
+    const Answer answer = run({"init", "--repo", repository_.path(), "--base", base_, "--tree",
+                               "dir:" + tree_.path().string(), "--name", "demo"});
+    ASSERT_EQ(answer.code, 0) << answer.err;
+  }
+  void add_to_plan(const std::string& text) const { std::ofstream(plan(), std::ios::app) << text; }
+  void buckets() const {
+    add_to_plan(
+        "\n[[bucket]]\nname = \"helper\"\ntake = [\"app/a.py\"]\n\n[[bucket]]\nname = \"user\"\ntake = "
+        "[\"app/b.py\"]\n\n"
+        "[[bucket]]\nname = \"scripts\"\nkind = \"local\"\nwhy = \"ours\"\ntake = [\"launch.sh\"]\n");
+  }
+
+  ScratchRepository repository_;
+  ScratchFolder tree_;
+  ScratchFolder work_;
+  std::string base_;
+};
+
+TEST_F(CommandLine, FromATreeToAProvedIntegrationAndBack) {
+  init();
+  EXPECT_EQ(run({"plan", "check"}).code, 1);  // everything is unassigned
+  buckets();
+  EXPECT_EQ(run({"plan", "check"}).code, 0);
+  EXPECT_EQ(run({"verify"}).code, 3);  // no integration yet
+  const Answer split = run({"--json", "split"});
+  ASSERT_EQ(split.code, 0) << split.err;
+  EXPECT_EQ(split.json()["topics"][0]["outcome"], "new");
+  EXPECT_EQ(split.json()["topics"][1]["needs"][0], "helper");
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  const Answer verify = run({"verify", "--json"});
+  EXPECT_EQ(verify.code, 0) << verify.err;
+  EXPECT_TRUE(verify.json()["holds"].get<bool>());
+  EXPECT_EQ(repository_.git("diff refs/tessera-stack/demo/tree tessera/demo/integration"), "");
+  EXPECT_EQ(run({"verify", "--tree", "dir:" + tree_.path().string()}).code, 0);
+  EXPECT_EQ(run({"split", "--json"}).json()["topics"][0]["outcome"], "unmodified");
+  EXPECT_EQ(run({"log", "--json"}).json()["operations"].size(), 2u);
+  EXPECT_EQ(run({"undo"}).code, 0);
+  EXPECT_EQ(run({"undo"}).code, 0);
+  EXPECT_EQ(run({"undo"}).code, 3);
+  EXPECT_EQ(repository_.git("for-each-ref refs/heads"), repository_.git("for-each-ref refs/heads/main"));
+}
+
+TEST_F(CommandLine, VerifyFindsWhatIsNotTheTree) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  tree_.write("app/b.py", "def b():\n    return brand_new()\n\n\n\nx = 3\n");
+  const Answer answer = run({"verify", "--tree", "dir:" + tree_.path().string()});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.out, HasSubstr("app/b.py"));
+}
+
+TEST_F(CommandLine, ExpectationsDecide) {
+  init();
+  buckets();
+  add_to_plan("\n[[expect]]\npath = \"app/b.py\"\nhas = \"brand_new\"\n");
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  EXPECT_EQ(run({"verify"}).code, 0);
+  add_to_plan("\n[[expect]]\npath = \"app/b.py\"\nlacks = \"brand_new\"\nwhy = \"must be gone\"\n");
+  const Answer answer = run({"verify"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("stack.toml"));
+}
+
+TEST_F(CommandLine, MistakesAreOneSentenceWithTheNextCommand) {
+  EXPECT_EQ(run({}).code, 2);
+  EXPECT_EQ(run({"nonsense"}).code, 2);
+  EXPECT_EQ(run({"init", "--repo", "x"}).code, 2);
+  EXPECT_THAT(run({"list"}).err, HasSubstr("tessera-stack init"));
+  EXPECT_EQ(run({"list"}).code, 3);
+  const Answer base = run(
+      {"init", "--repo", repository_.path(), "--base", "no-such", "--tree", "dir:" + tree_.path().string()});
+  EXPECT_EQ(base.code, 3);
+  EXPECT_THAT(base.err, HasSubstr("no-such"));
+  init();
+  EXPECT_EQ(run({"show", "h:0000"}).code, 3);
+  EXPECT_EQ(
+      run({"init", "--repo", repository_.path(), "--base", base_, "--tree", "dir:" + tree_.path().string()})
+          .code,
+      3);  // there is a plan
+  add_to_plan("\n[[bucket]]\nname = \"x\"\ntake = [\"no/such\"]\n");
+  const Answer check = run({"plan", "check"});
+  EXPECT_EQ(check.code, 3);
+  EXPECT_THAT(check.err, AllOf(HasSubstr("stack.toml:"), HasSubstr("no/such")));
+  EXPECT_EQ(run({"split"}).code, 3);
+}
+
+TEST_F(CommandLine, AMovedBranchStopsTheRunAndForceOverwritesIt) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  repository_.git("branch -f tessera/demo/user main");
+  const Answer refused = run({"split"});
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, HasSubstr("tessera/demo/user"));
+  EXPECT_EQ(run({"split", "--force"}).code, 0);
+}
+
+TEST_F(CommandLine, DryRunsChangeNothing) {
+  init();
+  buckets();
+  const std::string before = repository_.git("for-each-ref");
+  EXPECT_EQ(run({"--dry-run", "split"}).code, 0);
+  EXPECT_EQ(run({"--dry-run", "integrate"}).code, 0);
+  EXPECT_EQ(run({"--dry-run", "plan", "pin"}).code, 0);
+  EXPECT_EQ(repository_.git("for-each-ref"), before);
+}
+
+TEST_F(CommandLine, PinsSurviveAndLoosenRestoresThePlan) {
+  init();
+  buckets();
+  std::ifstream file(plan());
+  const std::string before((std::istreambuf_iterator<char>(file)), {});
+  ASSERT_EQ(run({"plan", "pin"}).code, 0);
+  EXPECT_EQ(run({"plan", "check"}).code, 0);
+  ASSERT_EQ(run({"plan", "loosen"}).code, 0);
+  std::ifstream again(plan());
+  const std::string after((std::istreambuf_iterator<char>(again)), {});
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(CommandLine, SuggestAssignsEverythingAndTheRoundTripHolds) {
+  init();
+  ASSERT_EQ(run({"suggest"}).code, 0);
+  EXPECT_EQ(run({"plan", "check"}).code, 0);
+  EXPECT_EQ(run({"split"}).code, 0);
+  EXPECT_EQ(run({"integrate"}).code, 0);
+  EXPECT_EQ(run({"verify"}).code, 0);
+}
+
+TEST_F(CommandLine, RebaseMovesTopicsKeepsConflictedOnesAndRemembersResolutions) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  repository_.write("app/a.py", "import sys\n\n\n\nimport os\n\n\n\ndef a():\n    return 1\n");
+  repository_.write("app/b.py", "def b():\n    return 100\n\n\n\nx = 1\n");
+  const std::string upstream = repository_.commit("upstream");
+  const std::string old_user = repository_.git("rev-parse tessera/demo/user");
+  const Answer moved = run({"rebase", "--onto", "main", "--resolve"});
+  EXPECT_EQ(moved.code, 4) << moved.err;
+  EXPECT_THAT(moved.out, AllOf(HasSubstr("conflict"), HasSubstr(upstream.substr(0, 12))));
+  EXPECT_EQ(repository_.git("rev-parse tessera/demo/helper^"), upstream);
+  EXPECT_EQ(repository_.git("rev-parse tessera/demo/user"), old_user);
+  ASSERT_EQ(run({"undo"}).code, 0);
+  EXPECT_EQ(repository_.git("rev-parse tessera/demo/helper^"), base_);
+
+  std::vector<std::filesystem::path> open;
+  for (const auto& file : std::filesystem::directory_iterator(work_.path() / "conflicts"))
+    open.push_back(file.path());
+  ASSERT_EQ(open.size(), 1u);
+  std::ofstream(open[0]) << "    return 100 + brand_new()\n";
+  const Answer solved = run({"rebase", "--onto", "main", "--resolve"});
+  EXPECT_EQ(solved.code, 0) << solved.out << solved.err;
+  EXPECT_THAT(solved.out, HasSubstr("resolution used"));
+  EXPECT_EQ(repository_.git("show tessera/demo/integration:app/b.py"),
+            "def b():\n    return 100 + brand_new()\n\n\n\nx = 2");
+  EXPECT_EQ(run({"verify"}).code, 0);
+}
+
+TEST_F(CommandLine, AbsorbBringsThePlanToADriftedTree) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  tree_.write("app/a.py",
+              "import os\n\n\n\ndef brand_new():\n    log(1)\n    return 7\n\n\ndef a():\n    return 2\n");
+  const Answer absorbed = run({"absorb", "--tree", "dir:" + tree_.path().string()});
+  EXPECT_EQ(absorbed.code, 0) << absorbed.out << absorbed.err;
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  EXPECT_EQ(run({"verify", "--tree", "dir:" + tree_.path().string()}).code, 0);
+  EXPECT_THAT(repository_.git("show tessera/demo/helper:app/a.py"), HasSubstr("log(1)"));
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run({"undo"}).code, 0);
+  EXPECT_EQ(run({"plan", "check"}).code, 0);  // plan and frozen tree are both as before
+}
+
+TEST_F(CommandLine, DoctorIsContentWithTheTrueBase) {
+  init();
+  const Answer answer = run({"doctor"});
+  EXPECT_EQ(answer.code, 0) << answer.out << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("the plan's"));
+}
+
+TEST_F(CommandLine, ChecksRunInATemporaryCheckoutOfTheTopic) {
+  init();
+  add_to_plan(
+      "\n[[bucket]]\nname = \"all\"\ntake = [\"glob:**\"]\ncheck = [\"grep -q brand_new app/a.py\", \"test "
+      "-e nowhere\"]\n");
+  const Answer answer = run({"--json", "split", "--check"});
+  EXPECT_EQ(answer.code, 1) << answer.err;
+  EXPECT_EQ(answer.json()["topics"][0]["checks"][0]["status"], 0);
+  EXPECT_NE(answer.json()["topics"][0]["checks"][1]["status"], 0);
+}
+
+TEST_F(CommandLine, HelpCompletionAndManualAreMadeFromOneDefinition) {
+  EXPECT_EQ(run({"--help"}).code, 0);
+  EXPECT_THAT(run({"init", "--help"}).out, HasSubstr("Examples:"));
+  EXPECT_THAT(run({"completion", "bash"}).out, HasSubstr("complete "));
+  EXPECT_THAT(run({"man"}).out, AllOf(HasSubstr(".TH"), HasSubstr("rebase")));
+}
+
+}  // namespace
+}  // namespace tessera::stack

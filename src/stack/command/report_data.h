@@ -1,0 +1,23 @@
+// Everything that the report and the pull request texts say, gathered from a workspace.
+#pragma once
+
+#include "base/result.h"
+#include "stack/command/verification.h"
+#include "stack/compose/topics.h"
+#include "stack/publish/report.h"
+
+namespace tessera::stack {
+
+// A plan opened, composed (without moving a branch) and verified.
+struct StackState {
+  Workspace workspace;
+  Graph graph;
+  Ground ground;
+  Composition composition;
+  Verification verification;
+};
+Result<StackState> open_state(const Session& session);
+
+Result<Report> collect_report(const StackState& state);
+
+}  // namespace tessera::stack
