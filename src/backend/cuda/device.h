@@ -1,5 +1,5 @@
-// CUDA calls that are checked, and owners of CUDA handles. A failed device call ends the rank: it throws DeviceError, which is caught once
-// per rank thread.
+// CUDA calls that are checked, and owners of CUDA handles. A failed device call ends the rank: it throws
+// DeviceError, which is caught once per rank thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,8 +19,8 @@ class DeviceError : public std::runtime_error {
 inline void cuda_check(cudaError_t status, const char* call, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   if (status == cudaSuccess) return;
-  throw DeviceError(std::string(file) + ':' + std::to_string(line) + ": " + call + ": " + cudaGetErrorName(status) +
-                    ": " + cudaGetErrorString(status));
+  throw DeviceError(std::string(file) + ':' + std::to_string(line) + ": " + call + ": " +
+                    cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
 }
 #define TS_CUDA(...) ::tessera::cuda::cuda_check((__VA_ARGS__), #__VA_ARGS__)
 
@@ -59,8 +59,10 @@ inline DeviceTraits traits_of(int device) {
   TS_CUDA(cudaDeviceGetAttribute(&traits.multiprocessors, cudaDevAttrMultiProcessorCount, device));
   TS_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   TS_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  TS_CUDA(cudaDeviceGetAttribute(&traits.shared_bytes_a_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  TS_CUDA(cudaDeviceGetAttribute(&traits.shared_bytes_a_multiprocessor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
+  TS_CUDA(
+      cudaDeviceGetAttribute(&traits.shared_bytes_a_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  TS_CUDA(cudaDeviceGetAttribute(&traits.shared_bytes_a_multiprocessor,
+                                 cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
   traits.capability = 10 * major + minor;
   return traits;
 }

@@ -43,10 +43,12 @@ void fill_row(KvFormat format, std::uint8_t* row, float scale, std::mt19937_64& 
   }
 }
 
-// Whatever the format, every value that could be read from it is not a number: 0x7F7F is no bf16 NaN, so bf16 gets 0x7FFF.
+// Whatever the format, every value that could be read from it is not a number: 0x7F7F is no bf16 NaN, so bf16
+// gets 0x7FFF.
 void poison_row(KvFormat format, std::uint8_t* row, std::int64_t bytes) {
   const std::uint8_t pattern[2] = {0xFF, 0x7F};
-  for (std::int64_t i = 0; i < bytes; ++i) row[i] = format == KvFormat::kBF16 ? pattern[i % 2] : std::uint8_t{0xFF};
+  for (std::int64_t i = 0; i < bytes; ++i)
+    row[i] = format == KvFormat::kBF16 ? pattern[i % 2] : std::uint8_t{0xFF};
   if (format == KvFormat::kFp8Grouped) {
     for (std::int64_t i = 528; i < bytes; ++i) row[i] = pattern[i % 2];
   }
@@ -55,7 +57,8 @@ void poison_row(KvFormat format, std::uint8_t* row, std::int64_t bytes) {
 template <class T>
 DeviceBytes upload(const std::vector<T>& values) {
   DeviceBytes bytes = allocate_device(std::max<std::size_t>(values.size() * sizeof(T), 16));
-  if (!values.empty()) TS_CUDA(cudaMemcpy(bytes.get(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  if (!values.empty())
+    TS_CUDA(cudaMemcpy(bytes.get(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
   return bytes;
 }
 
@@ -96,7 +99,8 @@ MlaCase::MlaCase(const MlaCaseOptions& options) : options_(options) {
   // Rows repeat with a long period: random enough, and a long case need not draw 10^8 normals.
   constexpr int kDistinct = 2048;
   std::vector<std::uint8_t> distinct(static_cast<std::size_t>(kDistinct * row_bytes));
-  for (int i = 0; i < kDistinct; ++i) fill_row(options.kv, distinct.data() + i * row_bytes, options.kv_scale, random);
+  for (int i = 0; i < kDistinct; ++i)
+    fill_row(options.kv, distinct.data() + i * row_bytes, options.kv_scale, random);
   for (std::int32_t seq = 0; seq < seqs; ++seq) {
     for (std::int32_t b = 0; b < used[static_cast<std::size_t>(seq)]; ++b) {
       const std::int32_t block = pages[page++];
@@ -104,8 +108,8 @@ MlaCase::MlaCase(const MlaCaseOptions& options) : options_(options) {
       const std::int32_t rows = std::min(options.lengths[static_cast<std::size_t>(seq)] - 64 * b, 64);
       for (std::int32_t r = 0; r < rows; ++r) {
         const auto from = static_cast<std::int64_t>(random() % kDistinct);
-        std::memcpy(kv_.data() + (std::int64_t{block} * 64 + r) * row_bytes, distinct.data() + from * row_bytes,
-                    static_cast<std::size_t>(row_bytes));
+        std::memcpy(kv_.data() + (std::int64_t{block} * 64 + r) * row_bytes,
+                    distinct.data() + from * row_bytes, static_cast<std::size_t>(row_bytes));
       }
     }
   }
@@ -154,19 +158,20 @@ MlaDecodeLengths MlaCase::device_lengths() const {
 }
 
 void MlaCase::enqueue(cudaStream_t stream) const {
-  const MlaDecodeWork work{.q = device_q_.get(),
-                           .kv = {.data = device_kv_.get(),
-                                  .format = options_.kv,
-                                  .shape = KvRowShape::mla(kMlaLatent, kMlaRope),
-                                  .blocks = blocks_,
-                                  .block_size = kMlaBlockSize,
-                                  .row_bytes = *kv_row_bytes(options_.kv, KvRowShape::mla(kMlaLatent, kMlaRope)),
-                                  .scale = options_.kv_scale},
-                           .block_table = reinterpret_cast<const std::int32_t*>(device_table_.get()),
-                           .lengths = device_lengths(),
-                           .softmax_scale = static_cast<float>(kSoftmaxScale),
-                           .out = device_out_.get(),
-                           .lse = reinterpret_cast<float*>(device_lse_.get())};
+  const MlaDecodeWork work{
+      .q = device_q_.get(),
+      .kv = {.data = device_kv_.get(),
+             .format = options_.kv,
+             .shape = KvRowShape::mla(kMlaLatent, kMlaRope),
+             .blocks = blocks_,
+             .block_size = kMlaBlockSize,
+             .row_bytes = *kv_row_bytes(options_.kv, KvRowShape::mla(kMlaLatent, kMlaRope)),
+             .scale = options_.kv_scale},
+      .block_table = reinterpret_cast<const std::int32_t*>(device_table_.get()),
+      .lengths = device_lengths(),
+      .softmax_scale = static_cast<float>(kSoftmaxScale),
+      .out = device_out_.get(),
+      .lse = reinterpret_cast<float*>(device_lse_.get())};
   const auto planned = mla_plan(layout_, work.lengths, workspace_.get(), stream);
   TS_CHECK(planned.ok(), planned.error().message());
   const auto decoded = mla_decode(layout_, work, workspace_.get(), stream);
@@ -174,7 +179,8 @@ void MlaCase::enqueue(cudaStream_t stream) const {
 }
 
 void MlaCase::poison_output() const {
-  const std::size_t rows = options_.lengths.size() * static_cast<std::size_t>(options_.q_tokens * options_.heads);
+  const std::size_t rows =
+      options_.lengths.size() * static_cast<std::size_t>(options_.q_tokens * options_.heads);
   TS_CUDA(cudaMemset(device_out_.get(), 0xFF, rows * kMlaLatent * 4));
   TS_CUDA(cudaMemset(device_lse_.get(), 0xFF, rows * 4));
   TS_CUDA(cudaDeviceSynchronize());
@@ -182,7 +188,8 @@ void MlaCase::poison_output() const {
 
 MlaCaseOutput MlaCase::take_output() const {
   TS_CUDA(cudaDeviceSynchronize());
-  const std::size_t rows = options_.lengths.size() * static_cast<std::size_t>(options_.q_tokens * options_.heads);
+  const std::size_t rows =
+      options_.lengths.size() * static_cast<std::size_t>(options_.q_tokens * options_.heads);
   MlaCaseOutput output{.out = std::vector<float>(rows * kMlaLatent), .lse = std::vector<float>(rows)};
   TS_CUDA(cudaMemcpy(output.lse.data(), device_lse_.get(), rows * 4, cudaMemcpyDeviceToHost));
   if (options_.out_f32) {
@@ -240,7 +247,8 @@ MlaCaseError MlaCase::compare(const MlaCaseOutput& output) const {
     if (std::isfinite(output.out[i])) continue;
     std::ostringstream what;
     what << "out[token " << i / kMlaLatent / static_cast<std::size_t>(options_.heads) << ", head "
-         << i / kMlaLatent % static_cast<std::size_t>(options_.heads) << ", " << i % kMlaLatent << "] = " << output.out[i];
+         << i / kMlaLatent % static_cast<std::size_t>(options_.heads) << ", " << i % kMlaLatent
+         << "] = " << output.out[i];
     return {.out = std::numeric_limits<double>::infinity(), .first_wrong = what.str()};
   }
   struct Sample {
@@ -255,7 +263,8 @@ MlaCaseError MlaCase::compare(const MlaCaseOutput& output) const {
   std::vector<Sample> samples;
   for (std::int32_t seq = 0; seq < static_cast<std::int32_t>(options_.lengths.size()); ++seq) {
     for (std::int32_t token = 0; token < options_.q_tokens; ++token) {
-      for (std::int32_t head = 0; head < options_.heads; head += step) samples.push_back({seq, token, head, 0, 0});
+      for (std::int32_t head = 0; head < options_.heads; head += step)
+        samples.push_back({seq, token, head, 0, 0});
       if ((options_.heads - 1) % step != 0) samples.push_back({seq, token, options_.heads - 1, 0, 0});
     }
   }
@@ -264,14 +273,15 @@ MlaCaseError MlaCase::compare(const MlaCaseOutput& output) const {
   const auto work = [&] {
     for (std::size_t i = next++; i < samples.size(); i = next++) {
       Sample& sample = samples[i];
-      const auto row =
-          static_cast<std::size_t>((sample.seq * options_.q_tokens + sample.token) * options_.heads + sample.head);
+      const auto row = static_cast<std::size_t>(
+          (sample.seq * options_.q_tokens + sample.token) * options_.heads + sample.head);
       const auto reference =
           mla_reference({.q = std::span(q_).subspan(row * kMlaDim, kMlaDim),
                          .format = options_.kv,
                          .kv = kv_.data(),
                          .kv_scale = options_.kv_scale,
-                         .block_table = std::span(table_).subspan(static_cast<std::size_t>(sample.seq) * max_blocks, max_blocks),
+                         .block_table = std::span(table_).subspan(
+                             static_cast<std::size_t>(sample.seq) * max_blocks, max_blocks),
                          .rows = rows_of(sample.seq, sample.token),
                          .softmax_scale = kSoftmaxScale});
       double difference = 0.0;
@@ -283,7 +293,8 @@ MlaCaseError MlaCase::compare(const MlaCaseOutput& output) const {
       }
       sample.out = size > 0.0 ? std::sqrt(difference / size) : std::sqrt(difference);
       const double lse = output.lse[row];
-      sample.lse = lse == reference.lse ? 0.0 : std::abs(lse - reference.lse);  // equal infinities differ by 0
+      sample.lse =
+          lse == reference.lse ? 0.0 : std::abs(lse - reference.lse);  // equal infinities differ by 0
       if (!(sample.lse >= 0.0)) sample.lse = std::numeric_limits<double>::infinity();
     }
   };
@@ -294,7 +305,8 @@ MlaCaseError MlaCase::compare(const MlaCaseOutput& output) const {
     if (sample.out > error.out || sample.lse > error.lse) {
       std::ostringstream what;
       what << "seq " << sample.seq << " token " << sample.token << " head " << sample.head << " ("
-           << rows_of(sample.seq, sample.token) << " rows): out off by " << sample.out << ", lse by " << sample.lse;
+           << rows_of(sample.seq, sample.token) << " rows): out off by " << sample.out << ", lse by "
+           << sample.lse;
       error.first_wrong = what.str();
     }
     error.out = std::max(error.out, sample.out);

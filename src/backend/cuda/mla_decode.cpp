@@ -9,19 +9,20 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kSm90Rows = 64;       // of Q, a wgmma tile
-constexpr int kFewRows = 16;        // the portable form's smaller tile: two blocks then fit a large multiprocessor
-constexpr int kPortableRows = 32;   // its larger tile, for the registers of one block
-constexpr int kPortableShared = 100 * 1024;  // bytes a block of it needs at most, with what the driver reserves
-constexpr int kMaxParts = 1024;     // the planner has one thread a part
-constexpr int kMaxPieces = 1024;    // of one sequence; the merge keeps one weight a piece
+constexpr int kSm90Rows = 64;  // of Q, a wgmma tile
+constexpr int kFewRows = 16;   // the portable form's smaller tile: two blocks then fit a large multiprocessor
+constexpr int kPortableRows = 32;  // its larger tile, for the registers of one block
+constexpr int kPortableShared =
+    100 * 1024;                   // bytes a block of it needs at most, with what the driver reserves
+constexpr int kMaxParts = 1024;   // the planner has one thread a part
+constexpr int kMaxPieces = 1024;  // of one sequence; the merge keeps one weight a piece
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 Error refusal(ErrorKind kind, std::string what) { return {kind, "mla_decode", std::move(what)}; }
 
-// A tile of 64 rows costs the tensor cores the same whether it holds 64 query rows or 8. With few rows the portable
-// kernel, whose tile has 16, leaves the memory as the only bound.
+// A tile of 64 rows costs the tensor cores the same whether it holds 64 query rows or 8. With few rows the
+// portable kernel, whose tile has 16, leaves the memory as the only bound.
 MlaKernel choose(const MlaDecodeShape& shape, const DeviceTraits& device) {
   if (device.capability != 90) return MlaKernel::kPortable;
   const bool few = shape.q_tokens * shape.heads <= kFewRows;
@@ -35,12 +36,13 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
     return value >= low && value <= high;
   };
   if (!in_range(shape.seqs, 1, kMlaMaxSeqs)) {
-    return refusal(ErrorKind::kTooLarge, std::to_string(shape.seqs) + " sequences; 1 to " + std::to_string(kMlaMaxSeqs) +
-                                             " can be planned in one launch");
+    return refusal(ErrorKind::kTooLarge, std::to_string(shape.seqs) + " sequences; 1 to " +
+                                             std::to_string(kMlaMaxSeqs) + " can be planned in one launch");
   }
   if (!in_range(shape.q_tokens, 1, kMlaMaxQueryTokens)) {
     return refusal(ErrorKind::kUnsupported,
-                   std::to_string(shape.q_tokens) + " query tokens a sequence; decode takes 1 to 8, longer runs are prefill");
+                   std::to_string(shape.q_tokens) +
+                       " query tokens a sequence; decode takes 1 to 8, longer runs are prefill");
   }
   if (!in_range(shape.heads, 1, kMlaMaxHeads)) {
     return refusal(ErrorKind::kUnsupported, std::to_string(shape.heads) + " heads; 1 to 128 are supported");
@@ -49,14 +51,15 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
     return refusal(ErrorKind::kUnsupported, "rows of f32; the GPU keeps bf16, fp8 or fp8_ds_mla");
   }
   if (shape.max_blocks < 0 || shape.fixed_split_tiles < 0 || !in_range(shape.parts, 0, kMaxParts)) {
-    return refusal(ErrorKind::kInvalidArgument, "max_blocks " + std::to_string(shape.max_blocks) + ", fixed_split_tiles " +
-                                                    std::to_string(shape.fixed_split_tiles) + ", parts " +
-                                                    std::to_string(shape.parts) +
-                                                    "; none may be negative, parts at most 1024");
+    return refusal(ErrorKind::kInvalidArgument,
+                   "max_blocks " + std::to_string(shape.max_blocks) + ", fixed_split_tiles " +
+                       std::to_string(shape.fixed_split_tiles) + ", parts " + std::to_string(shape.parts) +
+                       "; none may be negative, parts at most 1024");
   }
   if (device.capability < 80) {
-    return refusal(ErrorKind::kUnsupported, "compute capability " + std::to_string(device.capability / 10) + "." +
-                                                std::to_string(device.capability % 10) + "; 8.0 or newer is needed");
+    return refusal(ErrorKind::kUnsupported, "compute capability " + std::to_string(device.capability / 10) +
+                                                "." + std::to_string(device.capability % 10) +
+                                                "; 8.0 or newer is needed");
   }
 
   MlaDecodeLayout layout{.shape = shape};
@@ -65,10 +68,12 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
     return refusal(ErrorKind::kUnsupported, "the sm90 kernel needs compute capability 9.0");
   }
   const std::int32_t rows = shape.q_tokens * shape.heads;
-  layout.tile_rows = layout.kernel == MlaKernel::kSm90 ? kSm90Rows : rows <= kFewRows ? kFewRows : kPortableRows;
+  layout.tile_rows = layout.kernel == MlaKernel::kSm90 ? kSm90Rows
+                     : rows <= kFewRows                ? kFewRows
+                                                       : kPortableRows;
   layout.row_tiles = (rows + layout.tile_rows - 1) / layout.tile_rows;
-  layout.cluster = 1;
-  const bool two_blocks = layout.tile_rows == kFewRows && device.shared_bytes_a_multiprocessor >= 2 * kPortableShared;
+  const bool two_blocks =
+      layout.tile_rows == kFewRows && device.shared_bytes_a_multiprocessor >= 2 * kPortableShared;
   const std::int32_t blocks = device.multiprocessors * (two_blocks ? 2 : 1);
   layout.parts = shape.parts > 0 ? shape.parts : std::max(blocks / layout.row_tiles, 1);
   layout.parts = std::min(layout.parts, kMaxParts);
@@ -79,11 +84,13 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
   layout.split_cost = 8;
   layout.slots = kMlaSlotStep * layout.parts;
   if (shape.fixed_split_tiles > 0) {
-    const std::int32_t pieces = std::max((shape.max_blocks + shape.fixed_split_tiles - 1) / shape.fixed_split_tiles, 1);
+    const std::int32_t pieces =
+        std::max((shape.max_blocks + shape.fixed_split_tiles - 1) / shape.fixed_split_tiles, 1);
     if (pieces > kMaxPieces) {
       return refusal(ErrorKind::kTooLarge, std::to_string(pieces) + " pieces of " +
                                                std::to_string(shape.fixed_split_tiles) + " tiles in " +
-                                               std::to_string(shape.max_blocks) + " blocks; at most 1024, raise fixed_split_tiles");
+                                               std::to_string(shape.max_blocks) +
+                                               " blocks; at most 1024, raise fixed_split_tiles");
     }
     layout.slots = pieces * shape.seqs;
   }
@@ -122,7 +129,8 @@ Result<void> mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& len
   return {};
 }
 
-Result<void> mla_decode(const MlaDecodeLayout& layout, const MlaDecodeWork& work, void* workspace, cudaStream_t stream) {
+Result<void> mla_decode(const MlaDecodeLayout& layout, const MlaDecodeWork& work, void* workspace,
+                        cudaStream_t stream) {
   TS_TRY(check_lengths(work.lengths));
   const MlaDecodeShape& shape = layout.shape;
   const auto row_bytes = kv_row_bytes(shape.kv, KvRowShape::mla(kMlaLatent, kMlaRope));
@@ -130,12 +138,13 @@ Result<void> mla_decode(const MlaDecodeLayout& layout, const MlaDecodeWork& work
     return refusal(ErrorKind::kMismatch, "a cache of " + std::string(name_of(work.kv.format)) + " rows of " +
                                              std::to_string(work.kv.row_bytes) + " bytes in blocks of " +
                                              std::to_string(work.kv.block_size) + "; the layout expects " +
-                                             std::string(name_of(shape.kv)) + " rows of " + std::to_string(*row_bytes) +
-                                             " bytes in blocks of 64");
+                                             std::string(name_of(shape.kv)) + " rows of " +
+                                             std::to_string(*row_bytes) + " bytes in blocks of 64");
   }
   if (!(work.softmax_scale > 0.0F) || !(work.kv.scale > 0.0F)) {
-    return refusal(ErrorKind::kInvalidArgument, "softmax scale " + std::to_string(work.softmax_scale) + ", row scale " +
-                                                    std::to_string(work.kv.scale) + "; both must be positive");
+    return refusal(ErrorKind::kInvalidArgument, "softmax scale " + std::to_string(work.softmax_scale) +
+                                                    ", row scale " + std::to_string(work.kv.scale) +
+                                                    "; both must be positive");
   }
   const float row_scale = shape.kv == KvFormat::kFp8 ? work.kv.scale : 1.0F;
   const MlaArgs args{.q = work.q,

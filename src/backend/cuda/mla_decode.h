@@ -1,12 +1,13 @@
 // Decode attention over the latent KV cache (MLA, absorbed form): what the host asks for.
 //
-//   const auto layout = mla_decode_layout(shape, traits_of(device));   // pure; printable; sizes the workspace
-//   mla_plan(*layout, lengths, workspace, stream);                     // once a step: divides the work, on the device
-//   mla_decode(*layout, work, workspace, stream);                      // once a layer: attention, then the merge
+//   const auto layout = mla_decode_layout(shape, traits_of(device));   // pure; printable; sizes the
+//   workspace mla_plan(*layout, lengths, workspace, stream);                     // once a step: divides the
+//   work, on the device mla_decode(*layout, work, workspace, stream);                      // once a layer:
+//   attention, then the merge
 //
-// Launch shapes and scratch depend on the shape alone, never on lengths, so one captured graph serves every step of
-// a batch size. Nothing is allocated here and nothing waits. All pointers are device memory, 16-byte aligned, owned
-// by the caller.
+// Launch shapes and scratch depend on the shape alone, never on lengths, so one captured graph serves every
+// step of a batch size. Nothing is allocated here and nothing waits. All pointers are device memory, 16-byte
+// aligned, owned by the caller.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -42,8 +43,8 @@ struct MlaDecodeShape {
   std::int32_t heads = 0;              // query heads on this rank after gathering, 1..128
   std::int32_t max_blocks = 0;         // columns of the block table
   bool out_f32 = false;                // out is f32 instead of bf16
-  std::int32_t fixed_split_tiles = 0;  // > 0: split at multiples of so many 64-token tiles whatever else is in the
-                                       // batch, which makes results independent of the batch
+  std::int32_t fixed_split_tiles = 0;  // > 0: split at multiples of so many 64-token tiles whatever else is
+                                       // in the batch, which makes results independent of the batch
   MlaKernel kernel = MlaKernel::kAuto;
   std::int32_t parts = 0;  // thread blocks (times row tiles) to divide the work over; 0: fill the device
 };
@@ -54,15 +55,15 @@ struct MlaDecodeLayout {
   MlaKernel kernel = MlaKernel::kAuto;  // never kAuto
   std::int32_t tile_rows = 0;           // query rows (token-major: token * heads + head) of one tile
   std::int32_t row_tiles = 0;           // tiles that cover q_tokens * heads rows of one sequence
-  std::int32_t cluster = 1;             // thread blocks that share KV tiles by multicast
   std::int32_t multiprocessors = 0;     // of the device
-  bool merge_overlaps = false;          // the merge may be launched while the attention kernel drains (sm_90 and newer)
-  bool late = false;                    // sm90: order of work for tiles that come from L2 (mla_decode_sm90.cuh)
-  std::int32_t parts = 0;               // contiguous ranges of work, each run by row_tiles thread blocks
-  std::int32_t slots = 0;               // partial results that fit the scratch, each q_tokens * heads rows
-  std::int32_t piece_overhead = 0;      // cost of starting on a sequence, in tiles
-  std::int32_t split_cost = 0;          // imbalance, in tiles, that is cheaper than splitting and merging
-  std::size_t parts_offset = 0;         // into the workspace, bytes, as all below
+  bool merge_overlaps =
+      false;               // the merge may be launched while the attention kernel drains (sm_90 and newer)
+  bool late = false;       // sm90: order of work for tiles that come from L2 (mla_decode_sm90.cuh)
+  std::int32_t parts = 0;  // contiguous ranges of work, each run by row_tiles thread blocks
+  std::int32_t slots = 0;  // partial results that fit the scratch, each q_tokens * heads rows
+  std::int32_t piece_overhead = 0;  // cost of starting on a sequence, in tiles
+  std::int32_t split_cost = 0;      // imbalance, in tiles, that is cheaper than splitting and merging
+  std::size_t parts_offset = 0;     // into the workspace, bytes, as all below
   std::size_t seqs_offset = 0;
   std::size_t split_offset = 0;
   std::size_t out_offset = 0;
@@ -72,17 +73,19 @@ struct MlaDecodeLayout {
 
 // How many KV rows each query token sees. Exactly one of the two is set.
 struct MlaDecodeLengths {
-  const std::int32_t* kv_rows = nullptr;     // [seqs]; rows visible to the last query token; token j of a sequence
-                                             // sees kv_rows - (q_tokens - 1 - j), not less than 0
-  const std::int32_t* query_rows = nullptr;  // [seqs, q_tokens]; rows visible to each query token, in any order, 0
-                                             // allowed: what a rank of a context-parallel group holds
+  const std::int32_t* kv_rows = nullptr;  // [seqs]; rows visible to the last query token; token j of a
+                                          // sequence sees kv_rows - (q_tokens - 1 - j), not less than 0
+  const std::int32_t* query_rows =
+      nullptr;  // [seqs, q_tokens]; rows visible to each query token, in any order, 0
+                // allowed: what a rank of a context-parallel group holds
 };
 
 struct MlaDecodeWork {
-  const void* q = nullptr;                    // [seqs * q_tokens, heads, 576] bf16, absorbed
-  KvLayer kv;                                 // [blocks, 64, row]
-  const std::int32_t* block_table = nullptr;  // [seqs, max_blocks]; entries past the rows in use are never read
-  MlaDecodeLengths lengths;                   // the same that the plan was made from
+  const void* q = nullptr;  // [seqs * q_tokens, heads, 576] bf16, absorbed
+  KvLayer kv;               // [blocks, 64, row]
+  const std::int32_t* block_table =
+      nullptr;               // [seqs, max_blocks]; entries past the rows in use are never read
+  MlaDecodeLengths lengths;  // the same that the plan was made from
   float softmax_scale = 1.0F;
   void* out = nullptr;   // [seqs * q_tokens, heads, 512] bf16 or f32; 0 where a token sees no rows
   float* lse = nullptr;  // [seqs * q_tokens, heads], natural log; -inf where a token sees no rows

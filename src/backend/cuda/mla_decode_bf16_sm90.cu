@@ -7,9 +7,9 @@ void launch_mla_decode_bf16_sm90(const MlaDecodeLayout& layout, const MlaArgs& a
                                  cudaStream_t stream) {
   using sm90::RowsBf16;
   if (layout.late) {
-    sm90::launch<RowsBf16, 1, true>(layout, args, kv.blocks, stream);
+    sm90::launch<RowsBf16, true>(layout, args, kv.blocks, stream);
   } else {
-    sm90::launch<RowsBf16, 1, false>(layout, args, kv.blocks, stream);
+    sm90::launch<RowsBf16, false>(layout, args, kv.blocks, stream);
   }
 }
 

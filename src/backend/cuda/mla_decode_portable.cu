@@ -1,20 +1,27 @@
-// mla_decode_portable: attention of 1..8 query tokens a sequence over the latent KV cache, with mma.sync: sm_80 and newer.
+// mla_decode_portable: attention of 1..8 query tokens a sequence over the latent KV cache, with mma.sync:
+// sm_80 and newer.
 //
 // In, out: as mla_decode_sm90.cuh. Tiles of 16 or 32 query rows (token-major: token * heads + head).
 //
-// Bound: memory, while query rows are few: 16 rows do 35 kFLOP a KV row, 30 FLOP/byte on bf16 rows. That is why Hopper uses this
-//   form too for up to 16 query rows, where a wgmma tile of 64 would be mostly padding: with fp8 rows even its tensor
-//   cores would then take longer than the memory.
-// Rows stay in shared memory as they are stored; fp8 becomes f16 or bf16 in registers, on the way into the products:
-//   Scores: a column of the product is a token and its 16 bytes of e4m3 are one step of 16 dimensions. A lane gets bytes
-//     4 q .. 4 q + 3, where the instruction wants dimensions 2 q, 2 q + 1, 2 q + 8, 2 q + 9; a sum does not mind the order,
-//     so the query fragments are loaded in the same order.
-//   Values: a transposing load of 16-bit units brings pairs of neighbouring dimensions of two tokens. Even dimensions form one
+// Bound: memory, while query rows are few: 16 rows do 35 kFLOP a KV row, 30 FLOP/byte on bf16 rows. That is
+// why Hopper uses this
+//   form too for up to 16 query rows, where a wgmma tile of 64 would be mostly padding: with fp8 rows even
+//   its tensor cores would then take longer than the memory.
+// Rows stay in shared memory as they are stored; fp8 becomes f16 or bf16 in registers, on the way into the
+// products:
+//   Scores: a column of the product is a token and its 16 bytes of e4m3 are one step of 16 dimensions. A lane
+//   gets bytes
+//     4 q .. 4 q + 3, where the instruction wants dimensions 2 q, 2 q + 1, 2 q + 8, 2 q + 9; a sum does not
+//     mind the order, so the query fragments are loaded in the same order.
+//   Values: a transposing load of 16-bit units brings pairs of neighbouring dimensions of two tokens. Even
+//   dimensions form one
 //     product, odd ones the next, so a lane ends with four neighbouring output columns.
-// Roles: eight warps. Scores: warp w sums a quarter of the dimensions (128 of the latent, 16 of rope; w % 4) for half the tokens
-//   of the tile (w / 4), its query fragments in registers; the quarters meet in shared memory. Softmax: all threads, a
-//   few columns each. Values: warp w owns output columns 64 w .. 64 w + 63.
-// Scales of 656-byte rows: constant for a warp's 128 dimensions, so scores are scaled after the sum, in f32, and values by
+// Roles: eight warps. Scores: warp w sums a quarter of the dimensions (128 of the latent, 16 of rope; w % 4)
+// for half the tokens
+//   of the tile (w / 4), its query fragments in registers; the quarters meet in shared memory. Softmax: all
+//   threads, a few columns each. Values: warp w owns output columns 64 w .. 64 w + 63.
+// Scales of 656-byte rows: constant for a warp's 128 dimensions, so scores are scaled after the sum, in f32,
+// and values by
 //   scaling the token's probability.
 // Shared memory stays under 99 KB, all that a block may have on sm_86, sm_89 and sm_120.
 #include <cuda_bf16.h>
@@ -66,22 +73,23 @@ struct Config {
   static constexpr int kTokens = kLong ? 64 : 32;  // a tile
   static constexpr int kStages = kLong ? 2 : Rows::kStages32;
   static constexpr int kTiles = kMlaBlockSize / kTokens;  // a cache block
-  static constexpr int kQuarters = 4;                           // of the dimensions
-  static constexpr int kSteps = 9;                              // of 16 dimensions, a quarter: 8 of latent, 1 of rope
-  static constexpr int kColumnTiles = kTokens / 2 / 8;    // 8-token tiles of one warp
+  static constexpr int kQuarters = 4;                     // of the dimensions
+  static constexpr int kSteps = 9;                      // of 16 dimensions, a quarter: 8 of latent, 1 of rope
+  static constexpr int kColumnTiles = kTokens / 2 / 8;  // 8-token tiles of one warp
   static constexpr int kStageBytes = kTokens * Rows::kStride;
-  static constexpr int kScoreStride = kTokens + 8;        // f32; keeps the stores of a fragment off each other's banks
-  static constexpr int kPStride = 2 * kTokens + 16;       // bytes
-  static constexpr int kLanesARow = kThreads / kQueryRows;      // in softmax
-  static constexpr int kPairs = kTokens / 2 / kLanesARow;  // of columns, a thread
-  static constexpr float kRaise = 8.0F;                         // as in mla_decode_sm90.cuh
+  static constexpr int kScoreStride =
+      kTokens + 8;  // f32; keeps the stores of a fragment off each other's banks
+  static constexpr int kPStride = 2 * kTokens + 16;         // bytes
+  static constexpr int kLanesARow = kThreads / kQueryRows;  // in softmax
+  static constexpr int kPairs = kTokens / 2 / kLanesARow;   // of columns, a thread
+  static constexpr float kRaise = 8.0F;                     // as in mla_decode_sm90.cuh
 
-  static constexpr int kScores = kStages * kStageBytes;                            // [quarters, rows, tokens] f32
-  static constexpr int kP = kScores + 4 * kQuarters * kQueryRows * kScoreStride;         // [rows, tokens] 16 bit
-  static constexpr int kShrink = kP + kQueryRows * kPStride;                             // [rows] f32
-  static constexpr int kTop = kShrink + 4 * kQueryRows;                                  // [rows] f32, at the end
-  static constexpr int kSum = kTop + 4 * kQueryRows;                                     // [rows] f32, at the end
-  static constexpr int kRowScale = kSum + 4 * kQueryRows;                                // [rows] f32, f16 queries
+  static constexpr int kScores = kStages * kStageBytes;  // [quarters, rows, tokens] f32
+  static constexpr int kP = kScores + 4 * kQuarters * kQueryRows * kScoreStride;  // [rows, tokens] 16 bit
+  static constexpr int kShrink = kP + kQueryRows * kPStride;                      // [rows] f32
+  static constexpr int kTop = kShrink + 4 * kQueryRows;                           // [rows] f32, at the end
+  static constexpr int kSum = kTop + 4 * kQueryRows;                              // [rows] f32, at the end
+  static constexpr int kRowScale = kSum + 4 * kQueryRows;                         // [rows] f32, f16 queries
   static constexpr int kSharedBytes = kRowScale + 4 * kQueryRows;
   static_assert(kSharedBytes <= 99 * 1024);
   static_assert(kPairs >= 1 && kStageBytes % 16 == 0);
@@ -111,11 +119,14 @@ __device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint32_t pair) {
   // Exponent and mantissa one place down from the sign give the value times 2^-8; e4m3's NaN becomes 480.
   const std::uint32_t wide = __byte_perm(pair, 0, 0x1404);
   const std::uint32_t bits = (wide & 0x80008000U) | ((wide & 0x7F007F00U) >> 1);
-  const __half2 scaled = __hmul2(reinterpret_cast<const __half2&>(bits), __half2half2(__ushort_as_half(0x5C00)));
+  const __half2 scaled =
+      __hmul2(reinterpret_cast<const __half2&>(bits), __half2half2(__ushort_as_half(0x5C00)));
   return reinterpret_cast<const std::uint32_t&>(scaled);
 #endif
 }
-__device__ __forceinline__ std::uint32_t operands_of_e4m3(F16, std::uint32_t pair) { return halves_of_e4m3(pair); }
+__device__ __forceinline__ std::uint32_t operands_of_e4m3(F16, std::uint32_t pair) {
+  return halves_of_e4m3(pair);
+}
 __device__ __forceinline__ std::uint32_t operands_of_e4m3(Bf16, std::uint32_t pair) {
   const std::uint32_t halves = halves_of_e4m3(pair);
   const float2 values = __half22float2(reinterpret_cast<const __half2&>(halves));
@@ -125,14 +136,16 @@ __device__ __forceinline__ std::uint32_t operands_of_e4m3(Bf16, std::uint32_t pa
 __device__ __forceinline__ void multiply(Bf16, float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                          std::uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 __device__ __forceinline__ void multiply(F16, float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                          std::uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+      "%1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -149,7 +162,9 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&m)[4], 
                : "memory");
 }
 __device__ __forceinline__ void copy_16(std::uint32_t to, const void* from, bool real) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(real ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(real ? 16 : 0)
+               : "memory");
 }
 __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kPending>
@@ -180,12 +195,15 @@ struct Block {
     return step < C::kSteps - 1 ? 128 * quarter + 16 * step : kMlaLatent + 16 * quarter;
   }
   // Whether the rows hold e4m3 at that step.
-  static __device__ constexpr bool narrow(int step) { return Rows::kFp8 && (!Rows::kGrouped || step < C::kSteps - 1); }
+  static __device__ constexpr bool narrow(int step) {
+    return Rows::kFp8 && (!Rows::kGrouped || step < C::kSteps - 1);
+  }
 
-  // Asks for tile `tile` (of kTokens) of the sequence; rows that nobody sees are zeros, and their block is not looked up.
-  __device__ __forceinline__ void fetch(int s, const std::int32_t* table, std::int32_t tile, std::int32_t most) const {
+  // Asks for tile `tile` (of kTokens) of the sequence, which lies in `block`; rows that nobody sees are
+  // zeros.
+  __device__ __forceinline__ void fetch(int s, std::int32_t block, std::int32_t tile,
+                                        std::int32_t most) const {
     constexpr int kPieces = Rows::kRowBytes / 16;
-    const std::int32_t block = table[tile / C::kTiles];
     const std::int32_t first = tile % C::kTiles * C::kTokens;
     const auto* from = static_cast<const unsigned char*>(args.kv) +
                        (static_cast<std::int64_t>(block) * kMlaBlockSize + first) * Rows::kRowBytes;
@@ -208,21 +226,23 @@ struct Block {
       for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0U, top, step));
       int exponent = static_cast<int>(__float_as_uint(top) >> 23) - 127;
       exponent = top > 0.0F ? min(max(exponent, -100), 100) : 0;
-      if (lane == 0) floats(C::kRowScale)[row] = __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
+      if (lane == 0)
+        floats(C::kRowScale)[row] = __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
     }
     __syncthreads();
   }
 
   // Query fragments of this warp's quarter.
-  __device__ __forceinline__ void load_queries(std::uint32_t (&q)[kM][C::kSteps][4], const std::uint16_t* rows,
-                                               std::int32_t rows_left) const {
+  __device__ __forceinline__ void load_queries(std::uint32_t (&q)[kM][C::kSteps][4],
+                                               const std::uint16_t* rows, std::int32_t rows_left) const {
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = 16 * m + 8 * half + lane / 4;
         float down = 1.0F;
-        if constexpr (std::is_same_v<Operand, F16>) down = 1.0F / floats(C::kRowScale)[row];  // exact: a power of two
+        if constexpr (std::is_same_v<Operand, F16>)
+          down = 1.0F / floats(C::kRowScale)[row];  // exact: a power of two
 #pragma unroll
         for (int step = 0; step < C::kSteps; ++step) {
           const std::uint16_t* at = rows + row * kMlaDim + dimension(step);
@@ -234,7 +254,8 @@ struct Block {
           }
           if constexpr (std::is_same_v<Operand, F16>) {
             low = pack(F16{}, __uint_as_float(low << 16) * down, __uint_as_float(low & 0xFFFF0000U) * down);
-            high = pack(F16{}, __uint_as_float(high << 16) * down, __uint_as_float(high & 0xFFFF0000U) * down);
+            high =
+                pack(F16{}, __uint_as_float(high << 16) * down, __uint_as_float(high & 0xFFFF0000U) * down);
           }
           q[m][step][half] = low;
           q[m][step][2 + half] = high;
@@ -272,7 +293,8 @@ struct Block {
             const std::uint32_t b0 = operands_of_e4m3(Operand{}, k[i]);
             const std::uint32_t b1 = operands_of_e4m3(Operand{}, k[i] >> 16);
 #pragma unroll
-            for (int m = 0; m < kM; ++m) multiply(Operand{}, sums[m][2 * pair + i / 2], q[m][step + i % 2], b0, b1);
+            for (int m = 0; m < kM; ++m)
+              multiply(Operand{}, sums[m][2 * pair + i / 2], q[m][step + i % 2], b0, b1);
           }
         }
         if constexpr (Rows::kGrouped) {
@@ -304,7 +326,8 @@ struct Block {
             const std::uint32_t b0 = operands_of_e4m3(Operand{}, k[i]);
             const std::uint32_t b1 = operands_of_e4m3(Operand{}, k[i] >> 16);
 #pragma unroll
-            for (int m = 0; m < kM; ++m) multiply(Operand{}, sums[m][2 * pair + i / 2], q[m][C::kSteps - 1], b0, b1);
+            for (int m = 0; m < kM; ++m)
+              multiply(Operand{}, sums[m][2 * pair + i / 2], q[m][C::kSteps - 1], b0, b1);
           }
         }
       }
@@ -316,7 +339,8 @@ struct Block {
       for (int tile = 0; tile < C::kColumnTiles; ++tile) {
         float* at = scores + (16 * m + lane / 4) * C::kScoreStride + first_column + 8 * tile + 2 * quad;
         *reinterpret_cast<float2*>(at) = make_float2(sums[m][tile][0], sums[m][tile][1]);
-        *reinterpret_cast<float2*>(at + 8 * C::kScoreStride) = make_float2(sums[m][tile][2], sums[m][tile][3]);
+        *reinterpret_cast<float2*>(at + 8 * C::kScoreStride) =
+            make_float2(sums[m][tile][2], sums[m][tile][3]);
       }
     }
   }
@@ -346,7 +370,8 @@ struct Block {
       for (int m = 0; m < kM; ++m) {
         load_matrices(p[m], base + C::kP + (16 * m + lane % 16) * C::kPStride + 32 * step + 16 * (lane / 16));
       }
-      if constexpr (Rows::kGrouped) {  // the scale of a token's group of 128 dimensions goes into its probability
+      if constexpr (Rows::kGrouped) {  // the scale of a token's group of 128 dimensions goes into its
+                                       // probability
         float scale[4];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -382,7 +407,8 @@ struct Block {
           load_matrices_transposed(v, row + 64 * warp + 32 * pair + 16 * (matrix / 2));
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            const std::uint32_t early = __byte_perm(v[2 * i], 0, 0x3120);  // even dimension of both tokens, then odd
+            const std::uint32_t early =
+                __byte_perm(v[2 * i], 0, 0x3120);  // even dimension of both tokens, then odd
             const std::uint32_t late = __byte_perm(v[2 * i + 1], 0, 0x3120);
             const std::uint32_t even0 = operands_of_e4m3(Operand{}, early);
             const std::uint32_t even1 = operands_of_e4m3(Operand{}, late);
@@ -408,17 +434,20 @@ struct Block {
     MlaPiece piece;
     while (walk.next(args, piece)) {
       std::int32_t most = 0;
-      for (int token = 0; token < args.q_tokens; ++token) most = max(most, visible_rows(args, piece.seq, token));
-      const std::int32_t limit = visible_rows(args, piece.seq, min(first_row + soft_row, total_rows - 1) / args.heads);
+      for (int token = 0; token < args.q_tokens; ++token)
+        most = max(most, visible_rows(args, piece.seq, token));
+      const std::int32_t limit =
+          visible_rows(args, piece.seq, min(first_row + soft_row, total_rows - 1) / args.heads);
       const std::int32_t* table = args.block_table + static_cast<std::int64_t>(piece.seq) * args.max_blocks;
       const auto* q_rows = static_cast<const std::uint16_t*>(args.q) +
                            (static_cast<std::int64_t>(piece.seq) * total_rows + first_row) * kMlaDim;
       const std::int32_t begin = piece.begin * C::kTiles;
-      const std::int32_t end = min(piece.end * C::kTiles, (most + C::kTokens - 1) / C::kTokens);  // begin if empty
+      const std::int32_t end =
+          min(piece.end * C::kTiles, (most + C::kTokens - 1) / C::kTokens);  // begin if empty
 
       __syncthreads();  // the piece before has been written
       for (int s = 0; s < C::kStages - 1; ++s) {
-        if (begin + s < end) fetch(s, table, begin + s, most);
+        if (begin + s < end) fetch(s, load_entry(table, (begin + s) / C::kTiles), begin + s, most);
         copies_commit();
       }
       float scale = args.scale_log2;
@@ -431,15 +460,19 @@ struct Block {
       float o[kM][8][4] = {};
       float top = -INFINITY;
       float sum = 0.0F;
+      std::int32_t block = 0;  // of the tile to ask for next, read one round before it is used
+      if (begin + C::kStages - 1 < end) block = load_entry(table, (begin + C::kStages - 1) / C::kTiles);
 
       for (std::int32_t tile = begin; tile < end; ++tile) {
         const int s = (tile - begin) % C::kStages;
         copies_wait<C::kStages - 2>();
-        __syncthreads();  // the tile is there for all; the stage of the last one, its P and its scores are free
+        __syncthreads();  // the tile is there for all; the stage of the last one, its P and its scores are
+                          // free
         if (tile + C::kStages - 1 < end) {
-          fetch((tile - begin + C::kStages - 1) % C::kStages, table, tile + C::kStages - 1, most);
+          fetch((tile - begin + C::kStages - 1) % C::kStages, block, tile + C::kStages - 1, most);
         }
         copies_commit();
+        if (tile + C::kStages < end) block = load_entry(table, (tile + C::kStages) / C::kTiles);
         score(q, s);
         __syncthreads();
 
@@ -452,7 +485,8 @@ struct Block {
           x[i] = *reinterpret_cast<const float2*>(at);
 #pragma unroll
           for (int part_sum = 1; part_sum < C::kQuarters; ++part_sum) {
-            const float2 more = *reinterpret_cast<const float2*>(at + part_sum * C::kQueryRows * C::kScoreStride);
+            const float2 more =
+                *reinterpret_cast<const float2*>(at + part_sum * C::kQueryRows * C::kScoreStride);
             x[i].x += more.x;
             x[i].y += more.y;
           }
@@ -479,7 +513,8 @@ struct Block {
           const float p1 = exp2_fast(x[i].y - shift);
           sum += p0 + p1;
           const int column = 2 * (soft_lane + C::kLanesARow * i);
-          *reinterpret_cast<std::uint32_t*>(shared + C::kP + soft_row * C::kPStride + 2 * column) = pack(Operand{}, p0, p1);
+          *reinterpret_cast<std::uint32_t*>(shared + C::kP + soft_row * C::kPStride + 2 * column) =
+              pack(Operand{}, p0, p1);
         }
         __syncthreads();
         multiply_values(o, s);
@@ -492,7 +527,8 @@ struct Block {
         floats(C::kSum)[soft_row] = sum;
         if (soft_row < rows_left) {
           const std::int64_t at =
-              static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row + soft_row;
+              static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row +
+              soft_row;
           (piece.slot < 0 ? args.lse : args.partial_lse)[at] =
               sum > 0.0F ? (top + __log2f(sum)) * 0.6931471805599453F : -INFINITY;
         }
@@ -502,8 +538,8 @@ struct Block {
     }
   }
 
-  __device__ __forceinline__ void write(const float (&o)[kM][8][4], const MlaPiece& piece, std::int32_t first_row,
-                                        std::int32_t rows_left) const {
+  __device__ __forceinline__ void write(const float (&o)[kM][8][4], const MlaPiece& piece,
+                                        std::int32_t first_row, std::int32_t rows_left) const {
     const int total_rows = args.q_tokens * args.heads;
     const bool wide = piece.slot >= 0 || args.out_f32;
 #pragma unroll
@@ -515,7 +551,9 @@ struct Block {
         const float sum = floats(C::kSum)[row];
         const float inverse = sum > 0.0F ? args.out_scale / sum : 0.0F;
         const std::int64_t at =
-            (static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row + row) * kMlaLatent +
+            (static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row +
+             row) *
+                kMlaLatent +
             64 * warp;
         float* wide_row = (piece.slot >= 0 ? args.partial_out : static_cast<float*>(args.out)) + at;
         auto* narrow_row = static_cast<__nv_bfloat16*>(args.out) + at;
@@ -530,7 +568,8 @@ struct Block {
             if (wide) {
               *reinterpret_cast<float4*>(wide_row + column) = make_float4(a0, b0, a1, b1);
             } else {
-              *reinterpret_cast<uint2*>(narrow_row + column) = make_uint2(pack(Bf16{}, a0, b0), pack(Bf16{}, a1, b1));
+              *reinterpret_cast<uint2*>(narrow_row + column) =
+                  make_uint2(pack(Bf16{}, a0, b0), pack(Bf16{}, a1, b1));
             }
           } else {
             const int column = 8 * i + 2 * quad;
@@ -556,13 +595,15 @@ __global__ void __launch_bounds__(256, kM == 1 ? 2 : 1) decode_kernel(const __gr
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
   const Block<Rows, kM> block{args, shared, static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))};
-  block.run(static_cast<std::int32_t>(blockIdx.y), static_cast<std::int32_t>(blockIdx.x) * Config<Rows, kM>::kQueryRows);
+  block.run(static_cast<std::int32_t>(blockIdx.y),
+            static_cast<std::int32_t>(blockIdx.x) * Config<Rows, kM>::kQueryRows);
 }
 
 template <class Rows, int kM>
 void launch(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream) {
   using C = Config<Rows, kM>;
-  TS_CUDA(cudaFuncSetAttribute(decode_kernel<Rows, kM>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes));
+  TS_CUDA(cudaFuncSetAttribute(decode_kernel<Rows, kM>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               C::kSharedBytes));
   const dim3 grid(static_cast<unsigned>(layout.row_tiles), static_cast<unsigned>(layout.parts));
   decode_kernel<Rows, kM><<<grid, C::kThreads, C::kSharedBytes, stream>>>(args);
   TS_CUDA(cudaGetLastError());

@@ -4,21 +4,25 @@
 //      kv       [blocks, 64, row]              latent 512 + rope 64; one row is shared by all heads
 // Out  out      [seqs * q_tokens, heads, 512] and lse, or for sequences that are split partial results in f32
 //
-// Bound: a bf16 row is 1,152 bytes and feeds 2*64*(576+512) = 139 kFLOP at 64 rows of Q: 121 FLOP/byte. One H200 (measured
-//   4,493 GB/s, 785 TFLOP/s) balances at 175, so one query token of 64 heads is bound by memory, two or more by the
-//   tensor cores.
-// Work: a thread block takes one 64-row tile of Q (query tokens x heads) and one part of the plan (mla_plan.h).
-// Roles: warpgroups 0 and 1 consume, warpgroup 2 fills. KV tiles of 64 tokens alternate between two stages. Tiles in stage
-//   w are *scored* by warpgroup w (S = Q K^T, softmax); every tile's P V is done by both, each for 256 of the 512 columns,
-//   because 64 x 512 f32 fits no single warpgroup's registers. So the tensor cores do one warpgroup's products while the
-//   other takes exponentials.
-// Hand-over: the scorer writes P over the rope columns of its own tile (chunk 8), which nobody needs any more after the
-//   scores: 64 x 64 values, exactly its size. One named barrier a tile publishes P, the running row maximum and the factor
-//   by which older sums shrink. The maximum is raised only when a row outgrows it by 2^8, so shrinking is rare.
-// Stages are released in quarters of 128 columns, each by the warpgroup that multiplies it, as soon as it has: with two stages
+// Bound: a bf16 row is 1,152 bytes and feeds 2*64*(576+512) = 139 kFLOP at 64 rows of Q: 121 FLOP/byte. One
+// H200 (measured
+//   4,493 GB/s, 785 TFLOP/s) balances at 175, so one query token of 64 heads is bound by memory, two or more
+//   by the tensor cores.
+// Work: a thread block takes one 64-row tile of Q (query tokens x heads) and one part of the plan
+// (mla_plan.h). Roles: warpgroups 0 and 1 consume, warpgroup 2 fills. KV tiles of 64 tokens alternate between
+// two stages. Tiles in stage
+//   w are *scored* by warpgroup w (S = Q K^T, softmax); every tile's P V is done by both, each for 256 of the
+//   512 columns, because 64 x 512 f32 fits no single warpgroup's registers. So the tensor cores do one
+//   warpgroup's products while the other takes exponentials.
+// Hand-over: the scorer writes P over the rope columns of its own tile (chunk 8), which nobody needs any more
+// after the
+//   scores: 64 x 64 values, exactly its size. One named barrier a tile publishes P, the running row maximum
+//   and the factor by which older sums shrink. The maximum is raised only when a row outgrows it by 2^8, so
+//   shrinking is rare.
+// Stages are released in quarters of 128 columns, each by the warpgroup that multiplies it, as soon as it
+// has: with two stages
 //   the time between release and arrival of the next tile is what the tensor cores wait for.
 // Shared memory (bytes): Q 73,728; two KV stages of 73,728; row statistics 2,048; barriers. 223 of 227 KiB.
-// Cluster of 2 (bf16): two row tiles of one sequence share every KV tile; block r loads half r and multicasts it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -41,7 +45,7 @@ struct Config {
   static constexpr int kLatentChunks = kMlaLatent / kChunkColumns;
   static constexpr int kHalfChunks = kLatentChunks / 2;  // of one consumer
   static constexpr int kRopeChunk = kLatentChunks;       // later holds P
-  static constexpr int kQuarters = 4;                    // released one by one: quarters 2 w and 2 w + 1 by consumer w
+  static constexpr int kQuarters = 4;  // released one by one: quarters 2 w and 2 w + 1 by consumer w
   static constexpr int kQuarterChunks = kLatentChunks / kQuarters;
   static constexpr int kStages = 2;
   static constexpr int kChunkBytes = kTile * 128;
@@ -49,18 +53,19 @@ struct Config {
   static constexpr int kSwizzleGroup = 8 * 128;  // bytes of the 8 rows over which the swizzle repeats
   static constexpr int kThreads = 3 * 128;
   static constexpr int kConsumers = 2 * 128;
-  static constexpr float kRaise = 8.0F;  // log2 by which a row may outgrow its maximum: P stays under 256, exact enough in
-                                         // bf16 and f16, and sums under 2^8 * 2^17 rows, far from the end of f32
+  static constexpr float kRaise =
+      8.0F;  // log2 by which a row may outgrow its maximum: P stays under 256, exact enough in
+             // bf16 and f16, and sums under 2^8 * 2^17 rows, far from the end of f32
 
   // Offsets in dynamic shared memory, from a 1,024-byte boundary.
   static constexpr int kQ = 0;
   static constexpr int kStage = kTileBytes;
-  static constexpr int kMaximum = kStage + kStages * kTileBytes;       // [64] f32, log2 domain
-  static constexpr int kShrink = kMaximum + 4 * kRows;                 // [stages, 64] f32
-  static constexpr int kSum = kShrink + kStages * 4 * kRows;           // [2 pieces, 2 warpgroups, 64] f32
-  static constexpr int kRowScale = kSum + 2 * 2 * 4 * kRows;           // [64] f32
-  static constexpr int kFull = kRowScale + 4 * kRows;                  // [stages, chunks] mbarrier
-  static constexpr int kEmpty = kFull + kStages * kChunks * 8;         // [stages, quarters]
+  static constexpr int kMaximum = kStage + kStages * kTileBytes;  // [64] f32, log2 domain
+  static constexpr int kShrink = kMaximum + 4 * kRows;            // [stages, 64] f32
+  static constexpr int kSum = kShrink + kStages * 4 * kRows;      // [2 pieces, 2 warpgroups, 64] f32
+  static constexpr int kRowScale = kSum + 2 * 2 * 4 * kRows;      // [64] f32
+  static constexpr int kFull = kRowScale + 4 * kRows;             // [stages, chunks] mbarrier
+  static constexpr int kEmpty = kFull + kStages * kChunks * 8;    // [stages, quarters]
   static constexpr int kQFull = kEmpty + kStages * kQuarters * 8;
   static constexpr int kQEmpty = kQFull + 8;
   static constexpr int kSharedBytes = kQEmpty + 8 + 1024;  // 1,024 to reach the boundary
@@ -71,7 +76,14 @@ static_assert(Config::kRopeChunk + 1 == Config::kChunks && Config::kTile == Conf
 static_assert(Config::kSharedBytes <= 227 * 1024);
 
 // Named barriers. 0 is __syncthreads.
-enum Named : int { kPublished0 = 1, kPublished1 = 2, kConsumersMeet = 3, kGroup0 = 4, kGroup1 = 5, kFiller = 6 };
+enum Named : int {
+  kPublished0 = 1,
+  kPublished1 = 2,
+  kConsumersMeet = 3,
+  kGroup0 = 4,
+  kGroup1 = 5,
+  kFiller = 6
+};
 
 // Row formats: the operand type they become in shared memory, and who brings them there.
 struct RowsBf16 {
@@ -84,15 +96,13 @@ struct RowsBf16 {
 struct RowsFp8 {
   using Operand = F16;  // e4m3 fits f16 exactly, and one instruction converts two
   static constexpr int kRowBytes = 576;
-  static constexpr int kLoads = 9;  // of 16 bytes, a thread and half tile
   static constexpr bool kBulkCopy = false;  // a warpgroup loads, converts and stores
   static constexpr int kConsumerRegisters = 208;
   static constexpr int kFillerRegisters = 88;
 };
 struct RowsFp8Grouped {
-  using Operand = Bf16;  // scales are arbitrary f32, so the product needs the range of bf16
+  using Operand = F16;  // value x scale: eight times finer than bf16, up to 65,504
   static constexpr int kRowBytes = 656;
-  static constexpr int kLoads = 11;  // 8 of latent, 2 of rope, 1 of scales
   static constexpr bool kBulkCopy = false;
   static constexpr int kConsumerRegisters = 208;
   static constexpr int kFillerRegisters = 88;
@@ -120,8 +130,8 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, float value)
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
 __device__ __forceinline__ void store_shared(std::uint32_t address, uint4 value) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z),
-               "r"(value.w)
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
                : "memory");
 }
 
@@ -151,7 +161,9 @@ struct Place {
     return base + Config::kSum + 4 * ((2 * (piece & 1) + group) * Config::kRows + row);
   }
   __device__ std::uint32_t row_scale(int row) const { return base + Config::kRowScale + 4 * row; }
-  __device__ std::uint32_t full(int s, int chunk) const { return base + Config::kFull + 8 * (s * Config::kChunks + chunk); }
+  __device__ std::uint32_t full(int s, int chunk) const {
+    return base + Config::kFull + 8 * (s * Config::kChunks + chunk);
+  }
   __device__ std::uint32_t empty(int s, int quarter) const {
     return base + Config::kEmpty + 8 * (Config::kQuarters * s + quarter);
   }
@@ -159,9 +171,11 @@ struct Place {
   __device__ std::uint32_t q_empty() const { return base + Config::kQEmpty; }
 };
 
-// Brings the 64 query rows of a piece to shared memory as f16, each row divided by a power of two so that its largest
-// value lies in [1, 2): f16 then holds it more exactly than bf16 would. Both consumers, one warp a row.
-__device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, std::int32_t seq, std::int32_t first_row) {
+// Brings the 64 query rows of a piece to shared memory as f16, each row divided by a power of two so that its
+// largest value lies in [1, 2): f16 then holds it more exactly than bf16 would. Both consumers, one warp a
+// row.
+__device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, std::int32_t seq,
+                                     std::int32_t first_row) {
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   const int rows = args.q_tokens * args.heads;
@@ -179,14 +193,16 @@ __device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, st
       const std::uint32_t words[4] = {piece[i].x, piece[i].y, piece[i].z, piece[i].w};
 #pragma unroll
       for (const std::uint32_t word : words) {
-        top = fmaxf(top, fmaxf(fabsf(__uint_as_float(word << 16)), fabsf(__uint_as_float(word & 0xFFFF0000U))));
+        top =
+            fmaxf(top, fmaxf(fabsf(__uint_as_float(word << 16)), fabsf(__uint_as_float(word & 0xFFFF0000U))));
       }
     }
     for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0U, top, step));
     int exponent = static_cast<int>(__float_as_uint(top) >> 23) - 127;
     exponent = top > 0.0F ? min(max(exponent, -100), 100) : 0;
     const float down = __uint_as_float(static_cast<std::uint32_t>(127 - exponent) << 23);
-    if (lane == 0) store_shared(place.row_scale(row), __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23));
+    if (lane == 0)
+      store_shared(place.row_scale(row), __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23));
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const int place_in_row = lane + 32 * i;
@@ -195,7 +211,8 @@ __device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, st
       std::uint32_t halves[4];
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
-        halves[w] = pack(F16{}, __uint_as_float(words[w] << 16) * down, __uint_as_float(words[w] & 0xFFFF0000U) * down);
+        halves[w] = pack(F16{}, __uint_as_float(words[w] << 16) * down,
+                         __uint_as_float(words[w] & 0xFFFF0000U) * down);
       }
       const int chunk = place_in_row / 8;
       const int column = place_in_row % 8;
@@ -207,9 +224,9 @@ __device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, st
   named_sync(kConsumersMeet, Config::kConsumers);
 }
 
-// One consumer warpgroup. kGroup: which tiles it scores and which half of the columns it multiplies. kLate: score the own
-// tile before multiplying the other's P (see the order note in the loop).
-template <class Rows, int kCluster, int kGroup, bool kLate>
+// One consumer warpgroup. kGroup: which tiles it scores and which half of the columns it multiplies. kLate:
+// score the own tile before multiplying the other's P (see the order note in the loop).
+template <class Rows, int kGroup, bool kLate>
 struct Consumer {
   using Operand = typename Rows::Operand;
   static constexpr int kOwnNamed = kGroup == 0 ? kPublished0 : kPublished1;
@@ -230,11 +247,14 @@ struct Consumer {
       const int chunk = chunk_at(i);
       barrier_wait(place.full(stage, chunk), parity);
       wgmma_fence();  // needed once; one behind each wait loop keeps the compiler from adding its own
-      const std::uint64_t q = wgmma_operand(place.q() + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
-      const std::uint64_t k = wgmma_operand(place.stage(stage) + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
+      const std::uint64_t q =
+          wgmma_operand(place.q() + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
+      const std::uint64_t k =
+          wgmma_operand(place.stage(stage) + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        wgmma_n64_ss(Operand{}, s, q + 2 * step, k + 2 * step, i + step > 0 ? 1 : 0);  // 16 columns are 32 bytes
+        wgmma_n64_ss(Operand{}, s, q + 2 * step, k + 2 * step,
+                     i + step > 0 ? 1 : 0);  // 16 columns are 32 bytes
       }
     }
     wgmma_commit();
@@ -242,11 +262,12 @@ struct Consumer {
 
   // V of one of this consumer's two quarters.
   __device__ __forceinline__ std::uint64_t values(int stage, int part) const {
-    return wgmma_operand(
-        place.stage(stage) + (kGroup * Config::kHalfChunks + part * Config::kQuarterChunks) * Config::kChunkBytes,
-        Config::kSwizzleGroup, Config::kChunkBytes);
+    return wgmma_operand(place.stage(stage) + (kGroup * Config::kHalfChunks + part * Config::kQuarterChunks) *
+                                                  Config::kChunkBytes,
+                         Config::kSwizzleGroup, Config::kChunkBytes);
   }
-  static constexpr std::uint64_t kValueStep = 16 * 128 / 16;  // 16 tokens, in the descriptor's units of 16 bytes
+  static constexpr std::uint64_t kValueStep =
+      16 * 128 / 16;  // 16 tokens, in the descriptor's units of 16 bytes
 
   __device__ __forceinline__ static void shrink_rows(float (&o)[2][64], float c0, float c1) {
     if (!__any_sync(~0U, c0 != 1.0F || c1 != 1.0F)) return;
@@ -260,12 +281,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void release(int stage, int part) const {
-    if (lane != 0) return;
-    if constexpr (kCluster == 1) {
-      barrier_arrive(place.empty(stage, 2 * kGroup + part));
-    } else {
-      barrier_arrive_at(place.empty(stage, 2 * kGroup + part), kGroup);  // the block that loads this half for both
-    }
+    if (lane == 0) barrier_arrive(place.empty(stage, 2 * kGroup + part));
   }
   // Waits for the two groups of a multiplication and releases each quarter when it is done.
   __device__ __forceinline__ void finish_and_release(int stage) const {
@@ -283,8 +299,8 @@ struct Consumer {
   };
 
   // O += P V of a tile that the other warpgroup scored. Issues, does not wait.
-  __device__ __forceinline__ void multiply_other(float (&o)[2][64], RowState& rows, int stage, std::uint32_t parity,
-                                                 bool first) const {
+  __device__ __forceinline__ void multiply_other(float (&o)[2][64], RowState& rows, int stage,
+                                                 std::uint32_t parity, bool first) const {
     named_sync(kOtherNamed, Config::kConsumers);
     rows.top0 = load_shared(place.maximum(row0));
     rows.top1 = load_shared(place.maximum(row0 + 8));
@@ -295,11 +311,12 @@ struct Consumer {
       rows.sum1 *= c1;
       shrink_rows(o, c0, c1);
     }
-    for (int chunk = 0; chunk < Config::kHalfChunks; ++chunk) {  // complete long ago; makes the copy's bytes ours too
+    for (int chunk = 0; chunk < Config::kHalfChunks;
+         ++chunk) {  // complete long ago; makes the copy's bytes ours too
       barrier_wait(place.full(stage, kGroup * Config::kHalfChunks + chunk), parity);
     }
-    const std::uint64_t p =
-        wgmma_operand(place.stage(stage) + Config::kRopeChunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
+    const std::uint64_t p = wgmma_operand(place.stage(stage) + Config::kRopeChunk * Config::kChunkBytes,
+                                          Config::kSwizzleGroup, 16);
     wgmma_fence();
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
@@ -313,9 +330,10 @@ struct Consumer {
   }
 
   // Softmax of the own tile, whose scores are complete; publishes P.
-  __device__ __forceinline__ void publish(float (&s)[32], std::uint32_t (&p)[4][4], RowState& rows, float& c0, float& c1,
-                                          float scale0, float scale1, int stage, std::int32_t first_token,
-                                          std::int32_t limit0, std::int32_t limit1, std::int32_t most) const {
+  __device__ __forceinline__ void publish(float (&s)[32], std::uint32_t (&p)[4][4], RowState& rows, float& c0,
+                                          float& c1, float scale0, float scale1, int stage,
+                                          std::int32_t first_token, std::int32_t limit0, std::int32_t limit1,
+                                          std::int32_t most) const {
     if (first_token + Config::kTile > min(limit0, limit1)) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
@@ -353,7 +371,8 @@ struct Consumer {
       store_shared(place.shrink(stage, row0), c0);
       store_shared(place.shrink(stage, row0 + 8), c1);
     }
-    const float shift0 = rows.top0 == -INFINITY ? 0.0F : rows.top0;  // a row that sees nothing yet: exp2(-inf) = 0
+    const float shift0 =
+        rows.top0 == -INFINITY ? 0.0F : rows.top0;  // a row that sees nothing yet: exp2(-inf) = 0
     const float shift1 = rows.top1 == -INFINITY ? 0.0F : rows.top1;
     rows.sum0 *= c0;
     rows.sum1 *= c1;
@@ -380,8 +399,9 @@ struct Consumer {
       for (int i = threadIdx.x % 128; i < unseen * Config::kLatentChunks * 8; i += 128) {
         const int chunk_row = (most - first_token) + i / (Config::kLatentChunks * 8);
         const int column = i % (Config::kLatentChunks * 8);
-        store_shared(place.stage(stage) + column / 8 * Config::kChunkBytes + chunk_row * 128 + column % 8 * 16,
-                     make_uint4(0, 0, 0, 0));
+        store_shared(
+            place.stage(stage) + column / 8 * Config::kChunkBytes + chunk_row * 128 + column % 8 * 16,
+            make_uint4(0, 0, 0, 0));
       }
       fence_async_proxy();
       named_sync(kGroup == 0 ? kGroup0 : kGroup1, 128);
@@ -405,8 +425,8 @@ struct Consumer {
     }
   }
 
-  __device__ __forceinline__ void write(const float (&o)[2][64], const RowState& rows, const MlaPiece& piece, int piece_count,
-                                        std::int32_t first_row) const {
+  __device__ __forceinline__ void write(const float (&o)[2][64], const RowState& rows, const MlaPiece& piece,
+                                        int piece_count, std::int32_t first_row) const {
     float sum0 = rows.sum0 + __shfl_xor_sync(~0U, rows.sum0, 1);
     float sum1 = rows.sum1 + __shfl_xor_sync(~0U, rows.sum1, 1);
     sum0 += __shfl_xor_sync(~0U, sum0, 2);
@@ -421,10 +441,12 @@ struct Consumer {
     for (int half = 0; half < 2; ++half) {
       const int row = row0 + 8 * half;
       if (first_row + row >= total_rows) continue;
-      const float sum = load_shared(place.sum(piece_count, 0, row)) + load_shared(place.sum(piece_count, 1, row));
+      const float sum =
+          load_shared(place.sum(piece_count, 0, row)) + load_shared(place.sum(piece_count, 1, row));
       const float top = half == 0 ? rows.top0 : rows.top1;
       const float inverse = sum > 0.0F ? args.out_scale / sum : 0.0F;
-      const std::int64_t at = static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row + row;
+      const std::int64_t at =
+          static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row + row;
       if (kGroup == 0 && lane % 4 == 0) {
         const float lse = sum > 0.0F ? (top + __log2f(sum)) * 0.6931471805599453F : -INFINITY;
         (piece.slot < 0 ? args.lse : args.partial_lse)[at] = lse;
@@ -434,15 +456,16 @@ struct Consumer {
         float* out = (piece.slot >= 0 ? args.partial_out : static_cast<float*>(args.out)) + to;
 #pragma unroll
         for (int i = 0; i < 32; ++i) {
-          *reinterpret_cast<float2*>(out + 8 * i) =
-              make_float2(o[i / 16][4 * (i % 16) + 2 * half] * inverse, o[i / 16][4 * (i % 16) + 2 * half + 1] * inverse);
+          *reinterpret_cast<float2*>(out + 8 * i) = make_float2(
+              o[i / 16][4 * (i % 16) + 2 * half] * inverse, o[i / 16][4 * (i % 16) + 2 * half + 1] * inverse);
         }
       } else {
         auto* out = static_cast<__nv_bfloat16*>(args.out) + to;
 #pragma unroll
         for (int i = 0; i < 32; ++i) {
           *reinterpret_cast<std::uint32_t*>(out + 8 * i) =
-              pack(Bf16{}, o[i / 16][4 * (i % 16) + 2 * half] * inverse, o[i / 16][4 * (i % 16) + 2 * half + 1] * inverse);
+              pack(Bf16{}, o[i / 16][4 * (i % 16) + 2 * half] * inverse,
+                   o[i / 16][4 * (i % 16) + 2 * half + 1] * inverse);
         }
       }
     }
@@ -463,7 +486,7 @@ struct Consumer {
     const int total_rows = args.q_tokens * args.heads;
     MlaWalk walk(args, part);
     MlaPiece piece;
-    std::uint32_t done = 0;   // tiles of earlier pieces: gives stage and phase
+    std::uint32_t done = 0;  // tiles of earlier pieces: gives stage and phase
     std::uint32_t pieces = 0;
     float o[2][64];
     float s[32];
@@ -474,9 +497,11 @@ struct Consumer {
         write_empty(piece, first_row);
         continue;
       }
-      const std::int32_t last_row = total_rows - 1;  // rows past the end compute something and are not written
+      const std::int32_t last_row =
+          total_rows - 1;  // rows past the end compute something and are not written
       const std::int32_t limit0 = visible_rows(args, piece.seq, min(first_row + row0, last_row) / args.heads);
-      const std::int32_t limit1 = visible_rows(args, piece.seq, min(first_row + row0 + 8, last_row) / args.heads);
+      const std::int32_t limit1 =
+          visible_rows(args, piece.seq, min(first_row + row0 + 8, last_row) / args.heads);
       float scale0 = args.scale_log2;
       float scale1 = args.scale_log2;
       if constexpr (std::is_same_v<Operand, F16>) {
@@ -493,10 +518,10 @@ struct Consumer {
         const int stage = kGroup;
         const std::uint32_t parity = ((done + tile) / 2) & 1;
         const std::uint32_t other_parity = ((done + tile - 1) / 2) & 1;
-        // Early: the other's tile is multiplied and released first. When KV comes from device memory, the own tile arrives
-        // much later, and holding the other's buffer until then would leave the memory idle.
-        // Late: the own tile is scored first. When the tensor cores are the bound, it is there, and its scores run while
-        // the other warpgroup takes exponentials.
+        // Early: the other's tile is multiplied and released first. When KV comes from device memory, the own
+        // tile arrives much later, and holding the other's buffer until then would leave the memory idle.
+        // Late: the own tile is scored first. When the tensor cores are the bound, it is there, and its
+        // scores run while the other warpgroup takes exponentials.
         if constexpr (kLate) {
           score(s, stage, parity);
           if (tile > 0) {
@@ -516,7 +541,8 @@ struct Consumer {
         }
         float c0;
         float c1;
-        publish(s, p, rows, c0, c1, scale0, scale1, stage, (piece.begin + tile) * Config::kTile, limit0, limit1, most);
+        publish(s, p, rows, c0, c1, scale0, scale1, stage, (piece.begin + tile) * Config::kTile, limit0,
+                limit1, most);
         if constexpr (kLate) {
           wgmma_wait<0>();
           if (tile > 0) {
@@ -542,19 +568,20 @@ struct Consumer {
 };
 
 // The query rows of piece number `pieces`, unchanged. One thread.
-__device__ inline void copy_q(const CUtensorMap& q_map, const Place& place, std::uint32_t pieces, std::int32_t row) {
+__device__ inline void copy_q(const CUtensorMap& q_map, const Place& place, std::uint32_t pieces,
+                              std::int32_t row) {
   barrier_wait(place.q_empty(), (pieces & 1) ^ 1);
   barrier_expect(place.q_full(), Config::kTileBytes);
   for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
-    copy_tile_2d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(), chunk * Config::kChunkColumns, row);
+    copy_tile_2d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(),
+                 chunk * Config::kChunkColumns, row);
   }
 }
 
-// Warpgroup 2 of the bf16 form: one thread that asks the copy engine for tiles.
-template <int kCluster>
+// Warpgroup 2 of the bf16 form: one warp that asks the copy engine for tiles.
 __device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_map, const CUtensorMap& kv_map,
                                     const Place& place, std::int32_t part, std::int32_t first_row) {
-  const std::uint32_t rank = kCluster == 1 ? 0 : cluster_rank();
+  const int lane = threadIdx.x % 32;
   const int total_rows = args.q_tokens * args.heads;
   MlaWalk walk(args, part);
   MlaPiece piece;
@@ -564,52 +591,47 @@ __device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_ma
     if (most_rows(args, piece.seq) == 0) continue;
     const std::int32_t* table = args.block_table + static_cast<std::int64_t>(piece.seq) * args.max_blocks;
     // Block ids are read one round before they are used.
-    std::int32_t block = table[piece.begin];
-    copy_q(q_map, place, pieces, piece.seq * total_rows + first_row);
+    std::int32_t block = load_entry(table, piece.begin);
+    if (lane == 0) copy_q(q_map, place, pieces, piece.seq * total_rows + first_row);
+    __syncwarp();
     for (std::int32_t tile = piece.begin; tile < piece.end; ++tile, ++done) {
-      const std::int32_t next = tile + 1 < piece.end ? table[tile + 1] : 0;
+      const std::int32_t next = tile + 1 < piece.end ? load_entry(table, tile + 1) : 0;
       const int stage = done & 1;
       const std::uint32_t parity = ((done / 2) & 1) ^ 1;
       const auto copy = [&](int chunk) {
+        if (lane != 0) return;
         const std::uint32_t to = place.stage(stage) + chunk * Config::kChunkBytes;
-        if constexpr (kCluster == 1) {
-          barrier_expect(place.full(stage, chunk), Config::kChunkBytes);
-          copy_tile_3d(to, &kv_map, place.full(stage, chunk), chunk * Config::kChunkColumns, 0, block);
-        } else {
-          copy_tile_3d_multicast(to, &kv_map, place.full(stage, chunk), chunk * Config::kChunkColumns, 0, block, 3);
-        }
+        barrier_expect(place.full(stage, chunk), Config::kChunkBytes);
+        copy_tile_3d(to, &kv_map, place.full(stage, chunk), chunk * Config::kChunkColumns, 0, block);
       };
-      if constexpr (kCluster == 1) {
-        for (int i = 0; i < Config::kQuarters; ++i) {
-          const int chunk = chunk_at(2 * i);
-          barrier_wait(place.empty(stage, chunk / Config::kQuarterChunks), parity);
-          copy(chunk);
-          copy(chunk + 1);
-        }
-        copy(Config::kRopeChunk);
-      } else {
-        // Block r fills half r of both blocks. P lies in the rope chunk and is read last by the warpgroup that did not
-        // score the tile, so that chunk goes with that warpgroup's half.
-        barrier_wait_cluster(place.empty(stage, 2 * rank), parity);
-        for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_expect(place.full(stage, chunk), Config::kChunkBytes);
-        copy(rank * Config::kHalfChunks);
-        copy(rank * Config::kHalfChunks + 1);
-        barrier_wait_cluster(place.empty(stage, 2 * rank + 1), parity);
-        copy(rank * Config::kHalfChunks + 2);
-        copy(rank * Config::kHalfChunks + 3);
-        if (rank != static_cast<std::uint32_t>(stage)) copy(Config::kRopeChunk);
+      for (int i = 0; i < Config::kQuarters; ++i) {
+        const int chunk = chunk_at(2 * i);
+        barrier_wait(place.empty(stage, chunk / Config::kQuarterChunks), parity);
+        copy(chunk);
+        copy(chunk + 1);
       }
+      copy(Config::kRopeChunk);
       block = next;
     }
     ++pieces;
   }
 }
 
-__device__ __forceinline__ uint4 load_once(const unsigned char* from) {
+// 16 bytes that nobody else will ask for, or zeros.
+__device__ __forceinline__ uint4 load_once(const unsigned char* from, bool seen) {
   uint4 value;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(from));
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %5, 0;\n"
+      "mov.b32 %0, 0;\n"
+      "mov.b32 %1, 0;\n"
+      "mov.b32 %2, 0;\n"
+      "mov.b32 %3, 0;\n"
+      "@p ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      "}\n"
+      : "=&r"(value.x), "=&r"(value.y), "=&r"(value.z), "=&r"(value.w)
+      : "l"(from), "r"(seen ? 1 : 0));
   return value;
 }
 __device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint16_t pair) {
@@ -617,132 +639,140 @@ __device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint16_t pair) {
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
   return halves;
 }
-// Two stored values, times `scale` where the format has one, as a pair of operands.
-__device__ __forceinline__ std::uint32_t operands_of_e4m3(F16, std::uint16_t pair, float) { return halves_of_e4m3(pair); }
-__device__ __forceinline__ std::uint32_t operands_of_e4m3(Bf16, std::uint16_t pair, float scale) {
+// Two stored values times `scale`.
+__device__ __forceinline__ std::uint32_t scaled_halves_of_e4m3(std::uint16_t pair, float scale) {
   const std::uint32_t halves = halves_of_e4m3(pair);
   const float2 values = __half22float2(reinterpret_cast<const __half2&>(halves));
-  return pack(Bf16{}, values.x * scale, values.y * scale);
+  return pack(F16{}, values.x * scale, values.y * scale);
+}
+__device__ __forceinline__ std::uint32_t halves_of_bf16(std::uint32_t pair) {
+  return pack(F16{}, __uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
 }
 
-// Warpgroup 2 of the fp8 forms: loads rows into registers, converts them and stores them where the copy engine would have put
-// bf16 rows. A warp takes 16 rows of a tile, eight at a time: four lanes read 64 contiguous bytes of a row, and the stores of
-// eight lanes, an even and an odd row, meet no bank twice. While one half tile is converted, the next is in flight.
+// Warpgroup 2 of the fp8 forms: loads rows into registers, converts them and stores them where the copy
+// engine would have put bf16 rows. A warp takes 16 rows of a tile: four lanes read 64 contiguous bytes of a
+// row, and the stores of eight lanes, an even and an odd row, meet no bank twice. Loads run half a tile ahead
+// of the conversion, in a ring of registers, and chunks are finished one after the other, so that the scores
+// of a tile begin while its end is still being converted.
 template <class Rows>
 struct Converter {
-  using Operand = typename Rows::Operand;
-  static constexpr bool kGrouped = Rows::kLoads == 11;
-  static constexpr int kScales = 10;  // the load that holds them
+  static constexpr bool kGrouped = Rows::kRowBytes == 656;
+  static constexpr int kLoads =
+      kGrouped ? 20 : 18;  // of 16 bytes, a thread and tile: two rows of every chunk; rope twice
+  static constexpr int kRing = kLoads / 2;
   const int warp = (threadIdx.x / 32) % 4;
   const int lane = threadIdx.x % 32;
   const int quad = lane % 4;
+  const int row0 = 16 * warp + lane / 4;  // this thread's rows of a tile are row0 and row0 + 8
 
-  // This thread's row of half tile `half`.
-  __device__ __forceinline__ int row(int half) const { return 16 * warp + 8 * half + lane / 4; }
-
-  // The i-th load of a row; the first eight are latent chunks in the order in which they are stored.
-  __device__ __forceinline__ uint4 load(const unsigned char* row_start, int i) const {
-    int at = 16 * quad;
-    if (i < Config::kLatentChunks) {
-      at += Config::kChunkColumns * chunk_at(i);
-    } else if constexpr (!kGrouped) {
-      at += kMlaLatent;
-    } else {
-      at = i == kScales ? kMlaLatent : kMlaLatent + 16 + at + 64 * (i - Config::kLatentChunks);
+  // A tile as this thread sees it.
+  struct Source {
+    const unsigned char* start;  // 16 bytes of the first 64 of row row0; all else lies at constant distances
+    bool seen[2];                // rows that nobody sees are not read: zeros take their place
+  };
+  __device__ __forceinline__ Source source(const MlaArgs& args, std::int32_t block, std::int32_t tile,
+                                           std::int32_t end, std::int32_t most) const {
+    const auto* start = static_cast<const unsigned char*>(args.kv) +
+                        (static_cast<std::int64_t>(block) * kMlaBlockSize + row0) * Rows::kRowBytes +
+                        16 * quad;
+    const std::int32_t row = tile * Config::kTile + row0;
+    return {start, {tile < end && row < most, tile < end && row + 8 < most}};
+  }
+  // Load number n: chunk n / 2 in the order of chunk_at, row n % 2. For 656-byte rows, loads 16 to 19 are
+  // rope: row n % 2, first or second half.
+  static __device__ __forceinline__ uint4 load(const Source& from, int n) {
+    const int row = 8 * (n % 2) * Rows::kRowBytes;
+    if (n < 2 * Config::kLatentChunks) {
+      return load_once(from.start + row + Config::kChunkColumns * chunk_at(n / 2), from.seen[n % 2]);
     }
-    return load_once(row_start + at);
+    if constexpr (kGrouped)
+      return load_once(from.start + row + kMlaLatent + 16 + 64 * (n / 2 - 8), from.seen[n % 2]);
+    return load_once(from.start + row + kMlaLatent, from.seen[n % 2]);
+  }
+  __device__ __forceinline__ uint4 load_scales(const Source& from, int row) const {
+    return load_once(from.start - 16 * quad + 8 * row * Rows::kRowBytes + kMlaLatent, from.seen[row]);
   }
 
-  __device__ __forceinline__ void store(std::uint32_t stage, int half, int chunk, const uint4& stored, float scale) const {
-    const int r = row(half);
-    const std::uint32_t at = stage + chunk * Config::kChunkBytes + r * 128;
+  __device__ __forceinline__ void store(std::uint32_t chunk_at_row, const uint4& stored, float scale) const {
     const std::uint32_t words[4] = {stored.x, stored.y, stored.z, stored.w};
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const auto pair = [&](int word, int shift) {
-        return operands_of_e4m3(Operand{}, static_cast<std::uint16_t>(words[word] >> shift), scale);
+        const auto two = static_cast<std::uint16_t>(words[word] >> shift);
+        return kGrouped ? scaled_halves_of_e4m3(two, scale) : halves_of_e4m3(two);
       };
-      store_shared(at + (((2 * quad + k) ^ (r & 7)) << 4),
+      store_shared(chunk_at_row + (((2 * quad + k) ^ (row0 & 7)) << 4),
                    make_uint4(pair(2 * k, 0), pair(2 * k, 16), pair(2 * k + 1, 0), pair(2 * k + 1, 16)));
     }
   }
 
-  __device__ inline void run(const MlaArgs& args, const CUtensorMap& q_map, const Place& place, std::int32_t part,
-                             std::int32_t first_row) const {
-    const int total_rows = args.q_tokens * args.heads;
+  __device__ inline void run(const MlaArgs& args, const Place& place, std::int32_t part) const {
     MlaWalk walk(args, part);
     MlaPiece piece;
     std::uint32_t done = 0;
-    std::uint32_t pieces = 0;
-    uint4 loads[Rows::kLoads];
+    uint4 ring[kRing];
+    uint4 scales[2] = {};
     while (walk.next(args, piece)) {
       const std::int32_t most = most_rows(args, piece.seq);
       if (most == 0) continue;
       const std::int32_t* table = args.block_table + static_cast<std::int64_t>(piece.seq) * args.max_blocks;
-      std::int32_t block = table[piece.begin];
-      std::int32_t next_block = piece.begin + 1 < piece.end ? table[piece.begin + 1] : 0;
-      const auto row_start = [&](std::int32_t page, int half) {
-        return static_cast<const unsigned char*>(args.kv) +
-               (static_cast<std::int64_t>(page) * kMlaBlockSize + row(half)) * Rows::kRowBytes;
-      };
-      // Rows that nobody sees are not read: zeros take their place.
-      const auto load_all = [&](std::int32_t tile, std::int32_t page, int half) {
-        const bool seen = tile * Config::kTile + row(half) < most;
-        const unsigned char* start = row_start(page, half);
+      Source from = source(args, load_entry(table, piece.begin), piece.begin, piece.end, most);
+      std::int32_t next_block = piece.begin + 1 < piece.end ? load_entry(table, piece.begin + 1) : 0;
 #pragma unroll
-        for (int i = 0; i < Rows::kLoads; ++i) loads[i] = seen ? load(start, i) : make_uint4(0, 0, 0, 0);
-      };
-      load_all(piece.begin, block, 0);
-      if constexpr (std::is_same_v<Operand, Bf16>) {
-        if (threadIdx.x == Config::kConsumers) copy_q(q_map, place, pieces, piece.seq * total_rows + first_row);
-        __syncwarp();
+      for (int n = 0; n < kRing; ++n) ring[n] = load(from, n);
+      if constexpr (kGrouped) {
+        scales[0] = load_scales(from, 0);
+        scales[1] = load_scales(from, 1);
       }
       for (std::int32_t tile = piece.begin; tile < piece.end; ++tile, ++done) {
-        const std::int32_t after_next = tile + 2 < piece.end ? table[tile + 2] : 0;
+        const Source next = source(args, next_block, tile + 1, piece.end, most);
+        next_block = tile + 2 < piece.end ? load_entry(table, tile + 2) : 0;
+        uint4 next_scales[2] = {};
+        if constexpr (kGrouped) {
+          next_scales[0] = load_scales(next, 0);
+          next_scales[1] = load_scales(next, 1);
+        }
         const int stage = done & 1;
         const std::uint32_t parity = ((done / 2) & 1) ^ 1;
-        const std::uint32_t to = place.stage(stage);
+        const std::uint32_t row_at = place.stage(stage) + row0 * 128;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const std::int32_t next_tile = tile + half;
-          const bool more = next_tile < piece.end;
-          const bool seen = more && next_tile * Config::kTile + row(half ^ 1) < most;
-          const unsigned char* start = row_start(half == 0 ? block : next_block, half ^ 1);
-          const auto advance = [&](int i) { loads[i] = seen ? load(start, i) : make_uint4(0, 0, 0, 0); };
-          const uint4 scales = kGrouped ? loads[Rows::kLoads - 1] : uint4{};
-          if constexpr (kGrouped) advance(kScales);
-#pragma unroll
-          for (int i = 0; i < Config::kChunks; ++i) {
-            const int chunk = chunk_at(i);
-            if (half == 0 && i < Config::kLatentChunks && i % Config::kQuarterChunks == 0) {
-              barrier_wait(place.empty(stage, chunk / Config::kQuarterChunks), parity);
-            }
-            if (chunk == Config::kRopeChunk && kGrouped) {
-              const int r = row(half);
-              const std::uint32_t at = to + chunk * Config::kChunkBytes + r * 128;
-              store_shared(at + ((quad ^ (r & 7)) << 4), loads[8]);
-              store_shared(at + (((quad + 4) ^ (r & 7)) << 4), loads[Rows::kLoads - 2]);
-              advance(8);
-              advance(Rows::kLoads - 2);
-            } else {
-              const int group = chunk / 2;
-              const std::uint32_t bits = group == 0 ? scales.x : group == 1 ? scales.y : group == 2 ? scales.z : scales.w;
-              store(to, half, chunk, loads[i], __uint_as_float(bits));
-              advance(i);
-            }
-            if (half == 1 && (i == 3 || i == Config::kChunks - 1)) {  // half of the chunks are there: the scores may begin
-              fence_async_proxy();
-              __syncwarp();
-              if (lane == 0) {
-                for (int k = i == 3 ? 0 : 4; k <= i; ++k) barrier_arrive(place.full(stage, chunk_at(k)));
-              }
+        for (int n = 0; n < kLoads; ++n) {
+          const int i = n < 2 * Config::kLatentChunks ? n / 2 : Config::kLatentChunks;
+          const int chunk = chunk_at(i);
+          const std::uint32_t to = row_at + chunk * Config::kChunkBytes + (n % 2) * 8 * 128;
+          if (n < 2 * Config::kLatentChunks && n % (2 * Config::kQuarterChunks) == 0) {
+            barrier_wait(place.empty(stage, chunk / Config::kQuarterChunks), parity);
+          }
+          if (kGrouped && chunk == Config::kRopeChunk) {
+            const uint4& rope = ring[n % kRing];
+            store_shared(to + (((quad + 4 * (n / 2 - 8)) ^ (row0 & 7)) << 4),
+                         make_uint4(halves_of_bf16(rope.x), halves_of_bf16(rope.y), halves_of_bf16(rope.z),
+                                    halves_of_bf16(rope.w)));
+          } else {
+            const uint4& four = scales[n % 2];
+            const int group = chunk / 2;
+            const std::uint32_t bits = group == 0   ? four.x
+                                       : group == 1 ? four.y
+                                       : group == 2 ? four.z
+                                                    : four.w;
+            store(to, ring[n % kRing], __uint_as_float(bits));
+          }
+          ring[n % kRing] = n + kRing < kLoads ? load(from, n + kRing) : load(next, n + kRing - kLoads);
+          const bool last = n == kLoads - 1;
+          if (last ||
+              (n < 2 * Config::kLatentChunks && n % 4 == 3)) {  // a quarter is complete; at the end, rope
+            fence_async_proxy();
+            __syncwarp();
+            if (lane == 0) {
+              barrier_arrive(place.full(stage, chunk));
+              if (!last) barrier_arrive(place.full(stage, chunk - 1));
             }
           }
         }
-        block = next_block;
-        next_block = after_next;
+        scales[0] = next_scales[0];
+        scales[1] = next_scales[1];
+        from = next;
       }
-      ++pieces;
     }
   }
 };
@@ -752,7 +782,7 @@ template <class Rows>
 inline constexpr bool kRegistersFit = 2 * Rows::kConsumerRegisters + Rows::kFillerRegisters <= 3 * 168;
 static_assert(kRegistersFit<RowsBf16> && kRegistersFit<RowsFp8> && kRegistersFit<RowsFp8Grouped>);
 
-template <class Rows, int kCluster, bool kComputeBound>
+template <class Rows, bool kLate>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     decode_kernel(const __grid_constant__ MlaArgs args, const __grid_constant__ CUtensorMap q_map,
                   const __grid_constant__ CUtensorMap kv_map) {
@@ -762,46 +792,41 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   const std::int32_t part = blockIdx.y;
 
   if (threadIdx.x == 0) {
-    constexpr int kFills = Rows::kBulkCopy ? 1 : 4;  // arrivals that complete a chunk: the copy's thread, or one a warp
+    constexpr int kFills =
+        Rows::kBulkCopy ? 1 : 4;  // arrivals that complete a chunk: the copy's thread, or one a warp
     for (int stage = 0; stage < Config::kStages; ++stage) {
       for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_init(place.full(stage, chunk), kFills);
       for (int quarter = 0; quarter < Config::kQuarters; ++quarter) {
-        barrier_init(place.empty(stage, quarter), 4 * kCluster);
+        barrier_init(place.empty(stage, quarter), 4);
       }
     }
     barrier_init(place.q_full(), 1);
     barrier_init(place.q_empty(), Config::kConsumers / 32);
     barrier_init_done();
   }
-  if constexpr (kCluster > 1) {
-    cluster_sync();
-  } else {
-    __syncthreads();
-  }
-  asm volatile("griddepcontrol.wait;" ::: "memory");  // the plan, the queries, the rows written by earlier kernels
-  asm volatile("griddepcontrol.launch_dependents;");   // the merge waits for the end of this grid by itself
+  __syncthreads();
+  asm volatile("griddepcontrol.wait;" ::
+                   : "memory");  // the plan, the queries, the rows written by earlier kernels
+  asm volatile("griddepcontrol.launch_dependents;");  // the merge waits for the end of this grid by itself
 
-  const int group = __shfl_sync(~0U, threadIdx.x / 128, 0);  // tells the compiler that warps do not diverge here
+  const int group =
+      __shfl_sync(~0U, threadIdx.x / 128, 0);  // tells the compiler that warps do not diverge here
   if (group == 2) {
     give_registers<Rows::kFillerRegisters>();
     if constexpr (Rows::kBulkCopy) {
-      if (threadIdx.x == Config::kConsumers) {
-        fill_by_copy<kCluster>(args, q_map, kv_map, place, part, first_row);
+      if (threadIdx.x < Config::kConsumers + 32) {
+        fill_by_copy(args, q_map, kv_map, place, part, first_row);
       }
     } else {
-      Converter<Rows>().run(args, q_map, place, part, first_row);
+      Converter<Rows>().run(args, place, part);
     }
   } else {
     take_registers<Rows::kConsumerRegisters>();
     if (group == 0) {
-      Consumer<Rows, kCluster, 0, false>(args, place).run(part, first_row);
+      Consumer<Rows, 0, false>(args, place).run(part, first_row);
     } else {
-      Consumer<Rows, kCluster, 1, kComputeBound>(args, place).run(part, first_row);
+      Consumer<Rows, 1, kLate>(args, place).run(part, first_row);
     }
-  }
-  if constexpr (kCluster > 1) {
-    __syncwarp();
-    cluster_sync();  // no block leaves while the other may still write into it or arrive at its barriers
   }
 }
 

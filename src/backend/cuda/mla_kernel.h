@@ -41,12 +41,20 @@ __device__ inline std::int32_t visible_rows(const MlaArgs& args, std::int32_t se
   return rows > 0 ? rows : 0;
 }
 
+// An entry of a block table, loaded where it is written and not where it is used: the compiler would
+// otherwise move the load next to the use and wait there for it.
+__device__ __forceinline__ std::int32_t load_entry(const std::int32_t* table, std::int32_t index) {
+  std::int32_t value;
+  asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(value) : "l"(table + index));
+  return value;
+}
+
 // A piece of work: tiles [begin, end) of one sequence.
 struct MlaPiece {
   std::int32_t seq;
   std::int32_t begin;
   std::int32_t end;
-  std::int32_t slot;   // -1: the piece is the whole sequence; write the result itself
+  std::int32_t slot;  // -1: the piece is the whole sequence; write the result itself
 };
 
 // Walks the pieces of one part. Every warp of a block walks by itself and sees the same pieces.
@@ -92,7 +100,8 @@ void launch_mla_merge(const MlaDecodeLayout& layout, const MlaArgs& args, cudaSt
 void launch_mla_decode_bf16_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, const KvLayer& kv,
                                  cudaStream_t stream);
 void launch_mla_decode_fp8_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream);
-void launch_mla_decode_fp8_grouped_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream);
+void launch_mla_decode_fp8_grouped_sm90(const MlaDecodeLayout& layout, const MlaArgs& args,
+                                        cudaStream_t stream);
 void launch_mla_decode_portable(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream);
 
 }  // namespace tessera::cuda

@@ -1,4 +1,5 @@
-// mla_plan: divides one step's decode attention over the multiprocessors. One thread block; lengths in, plan out.
+// mla_plan: divides one step's decode attention over the multiprocessors. One thread block; lengths in, plan
+// out.
 //
 // In   kv_rows [seqs] or query_rows [seqs, q_tokens]
 // Out  parts   [parts]  non-empty ranges of work first, then empty ones
@@ -14,7 +15,8 @@ namespace tessera::cuda {
 namespace {
 
 struct Config {
-  static constexpr int kThreads = 1024;  // one thread a part, so this is also the most parts that a layout may have
+  static constexpr int kThreads =
+      1024;  // one thread a part, so this is also the most parts that a layout may have
   static constexpr int kWarps = kThreads / 32;
 };
 
@@ -44,8 +46,8 @@ __device__ std::int32_t exclusive_sum(std::int32_t value, std::int32_t* scratch,
   return before + sum - value;
 }
 
-__device__ std::int32_t longest_rows(const std::int32_t* kv_rows, const std::int32_t* query_rows, std::int32_t q_tokens,
-                                     std::int32_t seq) {
+__device__ std::int32_t longest_rows(const std::int32_t* kv_rows, const std::int32_t* query_rows,
+                                     std::int32_t q_tokens, std::int32_t seq) {
   if (!query_rows) return kv_rows[seq];
   std::int32_t most = 0;
   for (int token = 0; token < q_tokens; ++token) most = max(most, query_rows[seq * q_tokens + token]);
@@ -53,18 +55,19 @@ __device__ std::int32_t longest_rows(const std::int32_t* kv_rows, const std::int
 }
 
 __global__ void __launch_bounds__(Config::kThreads)
-    plan_kernel(MlaPlanRule rule, const std::int32_t* kv_rows, const std::int32_t* query_rows, std::int32_t q_tokens,
-                MlaPart* parts_out, MlaSeqPlan* seqs_out, std::int32_t* split_out) {
+    plan_kernel(MlaPlanRule rule, const std::int32_t* kv_rows, const std::int32_t* query_rows,
+                std::int32_t q_tokens, MlaPart* parts_out, MlaSeqPlan* seqs_out, std::int32_t* split_out) {
   extern __shared__ std::int32_t prefix[];  // [seqs + 1]
   __shared__ MlaPart parts[Config::kThreads];
   __shared__ std::int32_t scratch[Config::kWarps];
-  __shared__ std::int32_t dearest;
+  __shared__ std::int32_t dearest_whole;
+  __shared__ std::int32_t dearest_equal;
 
   const int thread = threadIdx.x;
   const int each = (rule.seqs + Config::kThreads - 1) / Config::kThreads;
   const int begin = min(thread * each, rule.seqs);
   const int end = min(begin + each, rule.seqs);
-  if (thread == 0) dearest = 0;
+  if (thread == 0) dearest_whole = dearest_equal = 0;
 
   std::int32_t cost = 0;
   for (int seq = begin; seq < end; ++seq) {
@@ -77,13 +80,15 @@ __global__ void __launch_bounds__(Config::kThreads)
   if (thread == 0) prefix[0] = 0;
   __syncthreads();
 
-  if (thread < rule.parts) atomicMax(&dearest, mla_whole_cost(rule, prefix, thread));
+  if (thread < rule.parts) atomicMax(&dearest_whole, mla_whole_cost(rule, prefix, thread));
+  for (int seq = begin; seq < end; ++seq) {
+    atomicMax(&dearest_equal, mla_equal_cost(rule, prefix[seq + 1] - prefix[seq] - rule.overhead));
+  }
   __syncthreads();
-  const bool whole = mla_whole_is_even_enough(rule, prefix, dearest);
+  const MlaCutting cutting = mla_choose_cutting(rule, prefix, dearest_whole, dearest_equal);
   MlaPart part{{rule.seqs, 0}, {rule.seqs, 0}};
   if (thread < rule.parts) {
-    part.begin = whole ? mla_whole_cut(rule, thread) : mla_even_cut(rule, prefix, thread);
-    part.end = whole ? mla_whole_cut(rule, thread + 1) : mla_even_cut(rule, prefix, thread + 1);
+    part = {mla_cut(rule, prefix, cutting, thread), mla_cut(rule, prefix, cutting, thread + 1)};
   }
   const bool filled = mla_before(part.begin, part.end);
   std::int32_t count = 0;
@@ -132,7 +137,8 @@ void launch_mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& leng
   static_assert((kMlaMaxSeqs + 1) * sizeof(std::int32_t) + sizeof(MlaPart) * Config::kThreads < 60 * 1024,
                 "the prefix sums and the parts of the largest batch fit a block of any device since sm_80");
   if (shared > 24 * 1024) {  // with the 16 KiB of parts, over the 48 KiB that need no permission
-    TS_CUDA(cudaFuncSetAttribute(plan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+    TS_CUDA(cudaFuncSetAttribute(plan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared)));
   }
   plan_kernel<<<1, Config::kThreads, shared, stream>>>(rule, lengths.kv_rows, lengths.query_rows,
                                                        layout.shape.q_tokens, parts, seqs, split);

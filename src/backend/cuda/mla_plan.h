@@ -1,13 +1,14 @@
 // How decode attention is divided over the multiprocessors: plain arithmetic, the same on host and device.
 //
-// Work lies on a line. Sequence i covers `overhead + tiles(i)` units of it: first the cost of starting on a sequence
-// (loading Q, writing O), then one unit for each 64-token tile. The line is cut into equal parts, and a cut is moved
-// to the nearest place where cutting makes sense: never inside the overhead, never so close to the end of a sequence
-// that the rest would not pay for its own start. Moving is a monotone function of the cut alone, so neighbouring
-// parts agree without talking to each other, and all parts are computed at once.
+// Work lies on a line. Sequence i covers `overhead + tiles(i)` units of it: first the cost of starting on a
+// sequence (loading Q, writing O), then one unit for each 64-token tile. The line is cut into equal parts,
+// and a cut is moved to the nearest place where cutting makes sense: never inside the overhead, never so
+// close to the end of a sequence that the rest would not pay for its own start. Moving is a monotone function
+// of the cut alone, so neighbouring parts agree without talking to each other, and all parts are computed at
+// once.
 //
-// If giving every part the same number of whole sequences is nearly as even (within split_cost tiles), nothing is
-// split, and nothing needs merging.
+// If giving every part the same number of whole sequences is nearly as even (within split_cost tiles),
+// nothing is split, and nothing needs merging.
 #pragma once
 
 #include <cstdint>
@@ -46,15 +47,14 @@ struct MlaPlanRule {
   std::int32_t fixed_tiles;  // 0: free choice of cuts
 };
 
-TESSERA_HD inline std::int32_t mla_tiles(std::int32_t rows) {
-  return rows > 0 ? (rows + 63) / 64 : 1;
-}
+TESSERA_HD inline std::int32_t mla_tiles(std::int32_t rows) { return rows > 0 ? (rows + 63) / 64 : 1; }
 
 // Slots of part p: 2 p for the piece with which it begins, 2 p + 1 for the one that it breaks off.
 inline constexpr std::int32_t kMlaSlotStep = 2;
 
 // The sequence in whose stretch of the line `position` lies. prefix [seqs + 1], prefix[0] = 0, ascending.
-TESSERA_HD inline std::int32_t mla_seq_at(const std::int32_t* prefix, std::int32_t seqs, std::int64_t position) {
+TESSERA_HD inline std::int32_t mla_seq_at(const std::int32_t* prefix, std::int32_t seqs,
+                                          std::int64_t position) {
   std::int32_t low = 0;
   std::int32_t high = seqs;
   while (low < high) {  // the first i with prefix[i + 1] > position
@@ -69,7 +69,8 @@ TESSERA_HD inline std::int32_t mla_seq_at(const std::int32_t* prefix, std::int32
 }
 
 // Cut number `index` of 0..parts. prefix as above, over overhead + tiles.
-TESSERA_HD inline MlaCut mla_even_cut(const MlaPlanRule& rule, const std::int32_t* prefix, std::int32_t index) {
+TESSERA_HD inline MlaCut mla_even_cut(const MlaPlanRule& rule, const std::int32_t* prefix,
+                                      std::int32_t index) {
   const std::int64_t total = prefix[rule.seqs];
   const std::int64_t position = total * index / rule.parts;
   if (position >= total) return {rule.seqs, 0};
@@ -96,14 +97,40 @@ TESSERA_HD inline MlaCut mla_whole_cut(const MlaPlanRule& rule, std::int32_t ind
 }
 
 // Cost of the whole sequences of part `index` under mla_whole_cut.
-TESSERA_HD inline std::int32_t mla_whole_cost(const MlaPlanRule& rule, const std::int32_t* prefix, std::int32_t index) {
+TESSERA_HD inline std::int32_t mla_whole_cost(const MlaPlanRule& rule, const std::int32_t* prefix,
+                                              std::int32_t index) {
   return prefix[mla_whole_cut(rule, index + 1).seq] - prefix[mla_whole_cut(rule, index).seq];
 }
 
-// Whether the dearest part of whole sequences is worth keeping.
-TESSERA_HD inline bool mla_whole_is_even_enough(const MlaPlanRule& rule, const std::int32_t* prefix,
-                                                std::int32_t dearest) {
-  return rule.fixed_tiles == 0 && dearest <= prefix[rule.seqs] / rule.parts + rule.split_cost;
+// Cut number `index` when every sequence is cut into the same number of pieces, one a part.
+TESSERA_HD inline std::int32_t mla_equal_pieces(const MlaPlanRule& rule) { return rule.parts / rule.seqs; }
+TESSERA_HD inline MlaCut mla_equal_cut(const MlaPlanRule& rule, const std::int32_t* prefix,
+                                       std::int32_t index) {
+  const std::int32_t pieces = mla_equal_pieces(rule);
+  const std::int32_t seq = index / pieces;
+  if (seq >= rule.seqs) return {rule.seqs, 0};
+  const std::int32_t tiles = prefix[seq + 1] - prefix[seq] - rule.overhead;
+  return {seq, static_cast<std::int32_t>(static_cast<std::int64_t>(tiles) * (index % pieces) / pieces)};
+}
+TESSERA_HD inline std::int32_t mla_equal_cost(const MlaPlanRule& rule, std::int32_t tiles) {
+  const std::int32_t pieces = mla_equal_pieces(rule);
+  return pieces > 0 ? (tiles + pieces - 1) / pieces + rule.overhead : 1 << 30;
+}
+
+// How the line is cut, given the dearest part under each of the simpler ways.
+enum class MlaCutting : std::int32_t { kEven, kWhole, kEqual };
+TESSERA_HD inline MlaCutting mla_choose_cutting(const MlaPlanRule& rule, const std::int32_t* prefix,
+                                                std::int32_t dearest_whole, std::int32_t dearest_equal) {
+  if (rule.fixed_tiles > 0) return MlaCutting::kEven;
+  const std::int32_t enough = prefix[rule.seqs] / rule.parts + rule.split_cost;
+  if (dearest_whole <= enough) return MlaCutting::kWhole;
+  return dearest_equal <= enough ? MlaCutting::kEqual : MlaCutting::kEven;
+}
+TESSERA_HD inline MlaCut mla_cut(const MlaPlanRule& rule, const std::int32_t* prefix, MlaCutting cutting,
+                                 std::int32_t index) {
+  if (cutting == MlaCutting::kWhole) return mla_whole_cut(rule, index);
+  if (cutting == MlaCutting::kEqual) return mla_equal_cut(rule, prefix, index);
+  return mla_even_cut(rule, prefix, index);
 }
 
 TESSERA_HD inline bool mla_before(const MlaCut& a, const MlaCut& b) {
@@ -125,8 +152,8 @@ TESSERA_HD inline std::int32_t mla_part_at(const MlaPart* parts, std::int32_t co
   return low;
 }
 
-// Pieces and slots of one sequence, once the non-empty parts are known. fixed_base: fixed splits of all sequences
-// before this one.
+// Pieces and slots of one sequence, once the non-empty parts are known. fixed_base: fixed splits of all
+// sequences before this one.
 TESSERA_HD inline MlaSeqPlan mla_seq_plan(const MlaPlanRule& rule, const MlaPart* parts, std::int32_t count,
                                           std::int32_t seq, std::int32_t tiles, std::int32_t fixed_base) {
   if (rule.fixed_tiles > 0) {

@@ -19,25 +19,31 @@ struct Plan {
 Plan plan(const MlaPlanRule& rule, const std::vector<std::int32_t>& rows) {
   std::vector<std::int32_t> prefix{0};
   for (const std::int32_t r : rows) prefix.push_back(prefix.back() + rule.overhead + mla_tiles(r));
-  std::int32_t dearest = 0;
-  for (int p = 0; p < rule.parts; ++p) dearest = std::max(dearest, mla_whole_cost(rule, prefix.data(), p));
-  const bool whole = mla_whole_is_even_enough(rule, prefix.data(), dearest);
+  std::int32_t dearest_whole = 0;
+  std::int32_t dearest_equal = 0;
+  for (int p = 0; p < rule.parts; ++p)
+    dearest_whole = std::max(dearest_whole, mla_whole_cost(rule, prefix.data(), p));
+  for (const std::int32_t r : rows)
+    dearest_equal = std::max(dearest_equal, mla_equal_cost(rule, mla_tiles(r)));
+  const MlaCutting cutting = mla_choose_cutting(rule, prefix.data(), dearest_whole, dearest_equal);
   Plan result;
   for (int p = 0; p < rule.parts; ++p) {
-    const MlaPart part = whole ? MlaPart{mla_whole_cut(rule, p), mla_whole_cut(rule, p + 1)}
-                               : MlaPart{mla_even_cut(rule, prefix.data(), p), mla_even_cut(rule, prefix.data(), p + 1)};
+    const MlaPart part{mla_cut(rule, prefix.data(), cutting, p),
+                       mla_cut(rule, prefix.data(), cutting, p + 1)};
     if (mla_before(part.begin, part.end)) result.parts.push_back(part);
   }
   std::int32_t base = 0;
   for (std::size_t seq = 0; seq < rows.size(); ++seq) {
-    result.seqs.push_back(mla_seq_plan(rule, result.parts.data(), static_cast<std::int32_t>(result.parts.size()),
+    result.seqs.push_back(mla_seq_plan(rule, result.parts.data(),
+                                       static_cast<std::int32_t>(result.parts.size()),
                                        static_cast<std::int32_t>(seq), mla_tiles(rows[seq]), base));
     base += result.seqs.back().pieces;
   }
   return result;
 }
 
-// Walks the parts as the kernels do; every tile exactly once, every slot written once and read by the right sequence.
+// Walks the parts as the kernels do; every tile exactly once, every slot written once and read by the right
+// sequence.
 void expect_covers(const MlaPlanRule& rule, const std::vector<std::int32_t>& rows) {
   const Plan p = plan(rule, rows);
   std::vector<std::vector<int>> seen;
@@ -46,7 +52,8 @@ void expect_covers(const MlaPlanRule& rule, const std::vector<std::int32_t>& row
   for (std::size_t index = 0; index < p.parts.size(); ++index) {
     const MlaPart& part = p.parts[index];
     std::int32_t tile = part.begin.tile;
-    for (std::int32_t seq = part.begin.seq; seq < part.end.seq || (seq == part.end.seq && tile < part.end.tile);) {
+    for (std::int32_t seq = part.begin.seq;
+         seq < part.end.seq || (seq == part.end.seq && tile < part.end.tile);) {
       const auto s = static_cast<std::size_t>(seq);
       ASSERT_LT(s, rows.size());
       std::int32_t end = seq == part.end.seq ? part.end.tile : p.seqs[s].tiles;
@@ -70,7 +77,8 @@ void expect_covers(const MlaPlanRule& rule, const std::vector<std::int32_t>& row
     }
   }
   for (std::size_t s = 0; s < rows.size(); ++s) {
-    for (std::size_t t = 0; t < seen[s].size(); ++t) EXPECT_EQ(seen[s][t], 1) << "sequence " << s << " tile " << t;
+    for (std::size_t t = 0; t < seen[s].size(); ++t)
+      EXPECT_EQ(seen[s][t], 1) << "sequence " << s << " tile " << t;
     if (p.seqs[s].pieces <= 1) continue;
     std::int32_t last = -1;
     for (std::int32_t piece = 0; piece < p.seqs[s].pieces; ++piece) {
@@ -84,7 +92,11 @@ void expect_covers(const MlaPlanRule& rule, const std::vector<std::int32_t>& row
 }
 
 MlaPlanRule rule(std::size_t seqs, std::int32_t parts, std::int32_t fixed = 0) {
-  return {.seqs = static_cast<std::int32_t>(seqs), .parts = parts, .overhead = 5, .split_cost = 8, .fixed_tiles = fixed};
+  return {.seqs = static_cast<std::int32_t>(seqs),
+          .parts = parts,
+          .overhead = 5,
+          .split_cost = 8,
+          .fixed_tiles = fixed};
 }
 
 TEST(MlaPlan, CoversEveryTileOnce) {
@@ -94,8 +106,8 @@ TEST(MlaPlan, CoversEveryTileOnce) {
     const int limit = 1 << (random() % 18);
     for (auto& r : rows) r = static_cast<std::int32_t>(random() % static_cast<unsigned>(limit + 1));
     const std::int32_t parts = 1 + static_cast<std::int32_t>(random() % 200);
-    SCOPED_TRACE(testing::Message() << "round " << round << ": " << rows.size() << " sequences up to " << limit << " rows, "
-                                    << parts << " parts");
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << rows.size() << " sequences up to "
+                                    << limit << " rows, " << parts << " parts");
     expect_covers(rule(rows.size(), parts), rows);
     expect_covers(rule(rows.size(), parts, 1 + static_cast<std::int32_t>(random() % 40)), rows);
     if (testing::Test::HasFailure()) return;
@@ -116,8 +128,15 @@ TEST(MlaPlan, OneSequenceFillsAllParts) {
 TEST(MlaPlan, EvenBatchesAreNotSplit) {
   for (const std::int32_t rows : {1, 1024, 8192}) {
     const Plan p = plan(rule(128, 132), std::vector<std::int32_t>(128, rows));
-    EXPECT_TRUE(std::all_of(p.seqs.begin(), p.seqs.end(), [](const MlaSeqPlan& s) { return s.pieces == 1; })) << rows;
+    EXPECT_TRUE(std::all_of(p.seqs.begin(), p.seqs.end(), [](const MlaSeqPlan& s) { return s.pieces == 1; }))
+        << rows;
   }
+}
+
+TEST(MlaPlan, LongEvenBatchesGetOnePieceAPart) {
+  const Plan p = plan(rule(32, 132), std::vector<std::int32_t>(32, 8192));
+  EXPECT_EQ(p.parts.size(), 128U);
+  for (const MlaSeqPlan& s : p.seqs) EXPECT_EQ(s.pieces, 4);
 }
 
 TEST(MlaPlan, UnevenBatchesAreBalancedWithinTheOverhead) {
@@ -130,7 +149,8 @@ TEST(MlaPlan, UnevenBatchesAreBalancedWithinTheOverhead) {
     std::int64_t tiles = 0;
     for (std::int32_t seq = part.begin.seq; seq <= part.end.seq && seq < 9; ++seq) {
       const std::int32_t from = seq == part.begin.seq ? part.begin.tile : 0;
-      const std::int32_t to = seq == part.end.seq ? part.end.tile : p.seqs[static_cast<std::size_t>(seq)].tiles;
+      const std::int32_t to =
+          seq == part.end.seq ? part.end.tile : p.seqs[static_cast<std::size_t>(seq)].tiles;
       tiles += to - from;
     }
     longest = std::max(longest, tiles);

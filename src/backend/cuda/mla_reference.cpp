@@ -31,8 +31,8 @@ std::uint8_t e4m3_bits(float value) {
   const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? 0x80 : 0);
   const float magnitude = std::min(std::abs(value), 448.0F);
   int exponent = 0;
-  std::frexp(magnitude, &exponent);                            // magnitude = f * 2^exponent, f in [0.5, 1)
-  const int step = std::max(exponent - 4, -9);                 // log2 of the distance between neighbours
+  std::frexp(magnitude, &exponent);             // magnitude = f * 2^exponent, f in [0.5, 1)
+  const int step = std::max(exponent - 4, -9);  // log2 of the distance between neighbours
   const auto count = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -step)));  // 0..16
   const float rounded = std::ldexp(static_cast<float>(count), step);
   if (rounded == 0.0F) return sign;
@@ -80,7 +80,8 @@ std::vector<double> mla_row_values(KvFormat format, const std::uint8_t* row, dou
 }
 
 MlaReferenceResult mla_reference(const MlaReferenceWork& work) {
-  MlaReferenceResult result{.out = std::vector<double>(512, 0.0), .lse = -std::numeric_limits<double>::infinity()};
+  MlaReferenceResult result{.out = std::vector<double>(512, 0.0),
+                            .lse = -std::numeric_limits<double>::infinity()};
   const auto row_bytes = *kv_row_bytes(work.format, KvRowShape::mla(512, 64));
   std::array<double, 576> q{};
   for (std::size_t i = 0; i < q.size(); ++i) q[i] = bf16_value(work.q[i]);
@@ -89,7 +90,8 @@ MlaReferenceResult mla_reference(const MlaReferenceWork& work) {
   double sum = 0.0;
   for (std::int32_t r = 0; r < work.rows; ++r) {
     const std::int64_t block = work.block_table[static_cast<std::size_t>(r / 64)];
-    const auto values = mla_row_values(work.format, work.kv + (block * 64 + r % 64) * row_bytes, work.kv_scale);
+    const auto values =
+        mla_row_values(work.format, work.kv + (block * 64 + r % 64) * row_bytes, work.kv_scale);
     double score = 0.0;
     for (std::size_t i = 0; i < q.size(); ++i) score += q[i] * values[i];
     score *= work.softmax_scale;

@@ -1,5 +1,5 @@
-// Hopper's asynchronous machinery, one instruction a function: mbarriers, bulk tensor copies, named barriers, fences.
-// Addresses of shared memory are 32-bit values in the shared window (shared_address).
+// Hopper's asynchronous machinery, one instruction a function: mbarriers, bulk tensor copies, named barriers,
+// fences. Addresses of shared memory are 32-bit values in the shared window (shared_address).
 #pragma once
 
 #include <cuda.h>
@@ -16,23 +16,15 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
 __device__ inline void barrier_init(std::uint32_t barrier, std::uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
-__device__ inline void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void barrier_init_done() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 __device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
 }
 __device__ inline void barrier_arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-// Arrives at the barrier at the same place in block `rank` of the cluster.
-__device__ inline void barrier_arrive_at(std::uint32_t barrier, std::uint32_t rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-      "}\n" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
 }
 __device__ inline bool barrier_try_wait(std::uint32_t barrier, std::uint32_t parity) {
   std::uint32_t done;
@@ -47,24 +39,10 @@ __device__ inline bool barrier_try_wait(std::uint32_t barrier, std::uint32_t par
       : "memory");
   return done != 0;
 }
-// Waits until the phase of the given parity has completed. A fresh barrier counts as having completed parity 1.
+// Waits until the phase of the given parity has completed. A fresh barrier counts as having completed
+// parity 1.
 __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   while (!barrier_try_wait(barrier, parity)) {
-  }
-}
-// The same where threads of the other block of the cluster arrive.
-__device__ inline void barrier_wait_cluster(std::uint32_t barrier, std::uint32_t parity) {
-  std::uint32_t done = 0;
-  while (!done) {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n"
-        "}\n"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
   }
 }
 
@@ -79,39 +57,21 @@ __device__ inline void named_arrive(int id, int threads) {
 // --- ordering between ordinary accesses to shared memory and those of the tensor cores and the copy engine
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// --- clusters
-__device__ inline std::uint32_t cluster_rank() {
-  std::uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ inline void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-
 // --- bulk tensor copies, global to shared, completing bytes on an mbarrier
-__device__ inline void copy_tile_2d(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x, int y) {
+__device__ inline void copy_tile_2d(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x,
+                                    int y) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
-          to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
+      "[%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y)
       : "memory");
 }
-__device__ inline void copy_tile_3d(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x, int y,
-                                    int z) {
+__device__ inline void copy_tile_3d(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x,
+                                    int y, int z) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
-          "r"(to),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
-// To the same place in every block of the cluster whose bit is set; completes on each block's own barrier.
-__device__ inline void copy_tile_3d_multicast(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x,
-                                              int y, int z, std::uint16_t blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
       : "memory");
 }
 
@@ -123,18 +83,19 @@ __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Descriptor of an operand in shared memory whose 128-byte rows are swizzled (16-byte column c of row r lies at c ^ (r %
-// 8)). `group` bytes lie between groups of 8 rows; `chunk` bytes between 64-element columns, read only for operands whose
-// contiguous direction is the column.
-__device__ inline std::uint64_t wgmma_operand(std::uint32_t address, std::uint32_t group, std::uint32_t chunk) {
+// Descriptor of an operand in shared memory whose 128-byte rows are swizzled (16-byte column c of row r lies
+// at c ^ (r % 8)). `group` bytes lie between groups of 8 rows; `chunk` bytes between 64-element columns, read
+// only for operands whose contiguous direction is the column.
+__device__ inline std::uint64_t wgmma_operand(std::uint32_t address, std::uint32_t group,
+                                              std::uint32_t chunk) {
   return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) | static_cast<std::uint64_t>(chunk >> 4) << 16 |
          static_cast<std::uint64_t>(group >> 4) << 32 | std::uint64_t{1} << 62;
 }
 
 // Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void store_matrices(std::uint32_t address, const std::uint32_t (&m)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m[0]), "r"(m[1]),
-               "r"(m[2]), "r"(m[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m[0]),
+               "r"(m[1]), "r"(m[2]), "r"(m[3])
                : "memory");
 }
 

@@ -1,8 +1,8 @@
 // tessera-mla-bench: the table of decode attention against its bounds.
 //
 //   tessera-mla-bench [table] [search] [uneven] [quick] [only=N]
-#include <cstdio>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iterator>
@@ -22,10 +22,10 @@ struct Row {
   double triton_us;  // vLLM's Triton kernel at its best split
 };
 constexpr Row kRows[] = {
-    {1, 2048, 64, 1, 27.5, 25.8},     {1, 32768, 64, 1, 57.7, 87.3},   {1, 131072, 64, 1, 85.2, 251},
-    {8, 32768, 64, 1, 99.8, 445},     {8, 32768, 64, 4, 220.7, 0},     {32, 8192, 64, 1, 99.4, 445},
-    {128, 1024, 64, 1, 55.3, 241},    {128, 16384, 64, 1, 634, 3324},  {128, 16384, 64, 4, 1664, 0},
-    {128, 16384, 8, 1, 579, 842},     {128, 16384, 128, 1, 887, 0},
+    {1, 2048, 64, 1, 27.5, 25.8},  {1, 32768, 64, 1, 57.7, 87.3},  {1, 131072, 64, 1, 85.2, 251},
+    {8, 32768, 64, 1, 99.8, 445},  {8, 32768, 64, 4, 220.7, 0},    {32, 8192, 64, 1, 99.4, 445},
+    {128, 1024, 64, 1, 55.3, 241}, {128, 16384, 64, 1, 634, 3324}, {128, 16384, 64, 4, 1664, 0},
+    {128, 16384, 8, 1, 579, 842},  {128, 16384, 128, 1, 887, 0},
 };
 
 MlaBenchCase even(const Row& row, KvFormat kv) {
@@ -35,24 +35,32 @@ MlaBenchCase even(const Row& row, KvFormat kv) {
           .kv = kv};
 }
 
-const char* kernel_name(cuda::MlaKernel kernel) { return kernel == cuda::MlaKernel::kSm90 ? "sm90" : "portable"; }
+const char* kernel_name(cuda::MlaKernel kernel) {
+  return kernel == cuda::MlaKernel::kSm90 ? "sm90" : "portable";
+}
 
 void print_row(const Row& row, KvFormat kv, const MlaBenchResult& r) {
   const double floor = floor_us(r, {});
-  std::printf("%4d %7d %4d %2d  %-10s %-8s c%d%s p%-4d %8.1f (%7.1f..%7.1f) %8.1f %5.1f%%  %6.0f GB/s %6.1f TFLOP/s  plan %4.1f  flash %7.1f\n",
-              row.batch, row.context, row.heads, row.q_tokens, std::string(name_of(kv)).c_str(), kernel_name(r.layout.kernel),
-              r.layout.cluster, r.layout.late ? "L" : " ", r.layout.parts, r.median_us, r.low_us, r.high_us, floor, 100.0 * floor / r.median_us,
-              r.bytes / r.median_us * 1e-3, r.flops / r.median_us * 1e-6, r.plan_us, row.flash_us);
+  std::printf(
+      "%4d %7d %4d %2d  %-10s %-8s %s p%-4d %8.1f (%7.1f..%7.1f) %8.1f %5.1f%%  %6.0f GB/s %6.1f TFLOP/s  "
+      "plan %4.1f  flash %7.1f\n",
+      row.batch, row.context, row.heads, row.q_tokens, std::string(name_of(kv)).c_str(),
+      kernel_name(r.layout.kernel), r.layout.late ? "late " : "early", r.layout.parts, r.median_us, r.low_us,
+      r.high_us, floor, 100.0 * floor / r.median_us, r.bytes / r.median_us * 1e-3,
+      r.flops / r.median_us * 1e-6, r.plan_us, row.flash_us);
   std::fflush(stdout);
 }
 
-// Every fixed split that could make sense, coarse to fine; the best of them beside the planner's own division.
+// Every fixed split that could make sense, coarse to fine; the best of them beside the planner's own
+// division.
 void print_search(const MlaBench& bench, const Row& row, KvFormat kv, double planned_us) {
   const std::int32_t tiles = row.context / 64;
   double best = 1e30;
   std::int32_t best_pieces = 0;
   std::int32_t last_size = 0;
-  for (std::int32_t pieces = 1; pieces <= 264 && pieces <= tiles; pieces += pieces < 8 ? 1 : pieces < 32 ? 4 : 12) {
+  for (std::int32_t pieces = 1; pieces <= 264 && pieces <= tiles; pieces += pieces < 8    ? 1
+                                                                            : pieces < 32 ? 4
+                                                                                          : 12) {
     const std::int32_t size = (tiles + pieces - 1) / pieces;
     if (size == last_size || row.batch * pieces > 4 * 132 * 8) continue;
     last_size = size;
@@ -64,9 +72,9 @@ void print_search(const MlaBench& bench, const Row& row, KvFormat kv, double pla
       best_pieces = pieces;
     }
   }
-  std::printf("%4d %7d %4d %2d  %-10s planner %8.1f  best fixed split %8.1f (%d pieces)  planner/best %.3f\n", row.batch,
-              row.context, row.heads, row.q_tokens, std::string(name_of(kv)).c_str(), planned_us, best, best_pieces,
-              planned_us / best);
+  std::printf("%4d %7d %4d %2d  %-10s planner %8.1f  best fixed split %8.1f (%d pieces)  planner/best %.3f\n",
+              row.batch, row.context, row.heads, row.q_tokens, std::string(name_of(kv)).c_str(), planned_us,
+              best, best_pieces, planned_us / best);
   std::fflush(stdout);
 }
 
@@ -84,9 +92,10 @@ void print_uneven(const MlaBench& bench, KvFormat kv) {
   for (const int q_tokens : {1, 4}) {
     const auto uneven = bench.time({.lengths = lengths, .q_tokens = q_tokens, .kv = kv}, 20);
     const auto even = bench.time({.lengths = same, .q_tokens = q_tokens, .kv = kv}, 20);
-    std::printf("uneven %-10s q %d: 64 sequences of 1..131072, %lld rows: %8.1f us; even %8.1f us; ratio %.3f\n",
-                std::string(name_of(kv)).c_str(), q_tokens, static_cast<long long>(total), uneven.median_us, even.median_us,
-                uneven.median_us / even.median_us);
+    std::printf(
+        "uneven %-10s q %d: 64 sequences of 1..131072, %lld rows: %8.1f us; even %8.1f us; ratio %.3f\n",
+        std::string(name_of(kv)).c_str(), q_tokens, static_cast<long long>(total), uneven.median_us,
+        even.median_us, uneven.median_us / even.median_us);
   }
   std::fflush(stdout);
 }
@@ -101,28 +110,45 @@ int run(int argc, char** argv) {
   std::vector<KvFormat> formats;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
-    if (word == "table") table = true;
-    else if (word == "search") search = true;
-    else if (word == "uneven") uneven = true;
-    else if (word == "portable") portable = true;
-    else if (word == "bf16") formats.push_back(KvFormat::kBF16);
-    else if (word == "fp8") formats.push_back(KvFormat::kFp8);
-    else if (word == "fp8_ds_mla") formats.push_back(KvFormat::kFp8Grouped);
-    else if (word.starts_with("only=")) only = std::atoi(argv[i] + 5);
-    else if (word.starts_with("cluster=")) experiment.cluster = std::atoi(argv[i] + 8);
-    else if (word.starts_with("late=")) experiment.late = std::atoi(argv[i] + 5);
-    else if (word.starts_with("parts=")) experiment.parts = std::atoi(argv[i] + 6);
-    else if (word.starts_with("overhead=")) experiment.piece_overhead = std::atoi(argv[i] + 9);
-    else if (word.starts_with("split_cost=")) experiment.split_cost = std::atoi(argv[i] + 11);
+    if (word == "table")
+      table = true;
+    else if (word == "search")
+      search = true;
+    else if (word == "uneven")
+      uneven = true;
+    else if (word == "portable")
+      portable = true;
+    else if (word == "bf16")
+      formats.push_back(KvFormat::kBF16);
+    else if (word == "fp8")
+      formats.push_back(KvFormat::kFp8);
+    else if (word == "fp8_ds_mla")
+      formats.push_back(KvFormat::kFp8Grouped);
+    else if (word.starts_with("only="))
+      only = std::atoi(argv[i] + 5);
+    else if (word.starts_with("late="))
+      experiment.late = std::atoi(argv[i] + 5);
+    else if (word.starts_with("parts="))
+      experiment.parts = std::atoi(argv[i] + 6);
+    else if (word.starts_with("overhead="))
+      experiment.piece_overhead = std::atoi(argv[i] + 9);
+    else if (word.starts_with("split_cost="))
+      experiment.split_cost = std::atoi(argv[i] + 11);
     else {
-      std::fprintf(stderr, "tessera-mla-bench: '%s'; expected table, search, uneven, portable, bf16, fp8, fp8_ds_mla or only=ROW\n", argv[i]);
+      std::fprintf(stderr,
+                   "tessera-mla-bench: '%s'; expected table, search, uneven, portable, bf16, fp8, fp8_ds_mla "
+                   "or only=ROW\n",
+                   argv[i]);
       return 2;
     }
   }
   if (formats.empty()) formats = {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kFp8Grouped};
   const MlaBench bench;
-  std::printf("%s; copy %.0f GB/s (read + written)\n", bench.device_line().c_str(), bench.measured_copy_gbps());
-  std::printf("batch context heads q rows kernel cluster parts | median us (10%%..90%%) | floor us, share | GB/s TFLOP/s | planner us | FlashMLA us\n");
+  std::printf("%s; copy %.0f GB/s (read + written)\n", bench.device_line().c_str(),
+              bench.measured_copy_gbps());
+  std::printf(
+      "batch context heads q rows kernel order parts | median us (10%%..90%%) | floor us, share | GB/s "
+      "TFLOP/s | planner us | FlashMLA us\n");
   for (const KvFormat kv : formats) {
     for (int i = 0; i < static_cast<int>(std::size(kRows)); ++i) {
       if (only >= 0 && i != only) continue;

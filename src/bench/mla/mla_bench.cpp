@@ -29,7 +29,9 @@ double elapsed_us(const cuda::Event& from, const cuda::Event& to) {
 // Values at 10, 50 and 90 percent.
 std::array<double, 3> spread(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  const auto at = [&](double share) { return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)]; };
+  const auto at = [&](double share) {
+    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  };
   return {at(0.1), at(0.5), at(0.9)};
 }
 
@@ -39,7 +41,8 @@ constexpr double kCacheBytes = 60e6;  // L2 of an H200
 }  // namespace
 
 double floor_us(const MlaBenchResult& result, const MlaCeilings& ceilings) {
-  return std::max(result.bytes / ceilings.gigabytes_per_second * 1e-3, result.flops / ceilings.teraflops * 1e-6);
+  return std::max(result.bytes / ceilings.gigabytes_per_second * 1e-3,
+                  result.flops / ceilings.teraflops * 1e-6);
 }
 
 MlaBench::MlaBench() : pool_bytes_(kPoolBytes) {
@@ -56,8 +59,9 @@ std::string MlaBench::device_line() const {
   TS_CUDA(cudaGetDeviceProperties(&properties, device));
   int driver = 0;
   TS_CUDA(cudaDriverGetVersion(&driver));
-  return std::string(properties.name) + ", " + std::to_string(properties.multiProcessorCount) + " multiprocessors, CUDA driver " +
-         std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10);
+  return std::string(properties.name) + ", " + std::to_string(properties.multiProcessorCount) +
+         " multiprocessors, CUDA driver " + std::to_string(driver / 1000) + "." +
+         std::to_string(driver % 1000 / 10);
 }
 
 double MlaBench::measured_copy_gbps() const {
@@ -91,7 +95,6 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
                                          .parts = problem.parts},
                                         cuda::traits_of(device));
   TS_CHECK(layout.ok(), layout.error().message());
-  if (problem.cluster >= 0) layout->cluster = problem.cluster;
   if (problem.late >= 0) layout->late = problem.late != 0;
   if (problem.piece_overhead >= 0) layout->piece_overhead = problem.piece_overhead;
   if (problem.split_cost >= 0) layout->split_cost = problem.split_cost;
@@ -109,12 +112,15 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
   TS_CHECK(pages <= pool_pages, pages, pool_pages);
   const std::int64_t tokens = std::int64_t{seqs} * problem.q_tokens;
   TS_CHECK(static_cast<std::size_t>(tokens * problem.heads * cuda::kMlaDim * 2) <= q_bytes_);
-  result.bytes = static_cast<double>(rows * row_bytes + tokens * problem.heads * (cuda::kMlaDim + cuda::kMlaLatent) * 2);
-  result.flops = 2.0 * static_cast<double>(rows) * problem.q_tokens * problem.heads * (cuda::kMlaDim + cuda::kMlaLatent);
+  result.bytes =
+      static_cast<double>(rows * row_bytes + tokens * problem.heads * (cuda::kMlaDim + cuda::kMlaLatent) * 2);
+  result.flops =
+      2.0 * static_cast<double>(rows) * problem.q_tokens * problem.heads * (cuda::kMlaDim + cuda::kMlaLatent);
 
   // Random pages; as many disjoint sets as pass four caches before one repeats, as far as the pool goes.
   const double set_bytes = std::max(static_cast<double>(pages) * static_cast<double>(page_bytes), 1.0);
-  const int sets = static_cast<int>(std::clamp(4.0 * kCacheBytes / set_bytes + 1.0, 1.0, static_cast<double>(pool_pages / std::max(pages, 1))));
+  const int sets = static_cast<int>(std::clamp(4.0 * kCacheBytes / set_bytes + 1.0, 1.0,
+                                               static_cast<double>(pool_pages / std::max(pages, 1))));
   std::vector<std::int32_t> order(static_cast<std::size_t>(pool_pages));
   std::iota(order.begin(), order.end(), 0);
   std::mt19937 random(5);
@@ -125,7 +131,8 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
   for (std::size_t set = 0; set < static_cast<std::size_t>(sets); ++set) {
     for (std::size_t seq = 0; seq < problem.lengths.size(); ++seq) {
       for (std::int32_t b = 0; b < (problem.lengths[seq] + 63) / 64; ++b) {
-        tables[set * table_size + seq * static_cast<std::size_t>(max_blocks) + static_cast<std::size_t>(b)] = order[page++];
+        tables[set * table_size + seq * static_cast<std::size_t>(max_blocks) + static_cast<std::size_t>(b)] =
+            order[page++];
       }
     }
   }
@@ -134,7 +141,8 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
   const auto device_tables = allocate_device(tables.size() * 4);
   TS_CUDA(cudaMemcpy(device_tables.get(), tables.data(), tables.size() * 4, cudaMemcpyHostToDevice));
   const auto lengths = allocate_device(problem.lengths.size() * 4);
-  TS_CUDA(cudaMemcpy(lengths.get(), problem.lengths.data(), problem.lengths.size() * 4, cudaMemcpyHostToDevice));
+  TS_CUDA(
+      cudaMemcpy(lengths.get(), problem.lengths.data(), problem.lengths.size() * 4, cudaMemcpyHostToDevice));
   const auto workspace = allocate_device(layout->workspace_bytes);
   const auto out = allocate_device(static_cast<std::size_t>(tokens * problem.heads * cuda::kMlaLatent) * 2);
   const auto lse = allocate_device(static_cast<std::size_t>(tokens * problem.heads) * 4);
@@ -153,7 +161,8 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
   std::vector<cuda::Event> events;
   for (int i = 0; i < 2 * timings; ++i) events.push_back(make_event());
   const auto check = [](const Result<void>& done) { TS_CHECK(done.ok(), done.error().message()); };
-  // Three untimed rounds first. The spin hides the host: everything timed is queued before the device reaches it.
+  // Three untimed rounds first. The spin hides the host: everything timed is queued before the device reaches
+  // it.
   const auto run = [&](auto&& enqueue) {
     for (int i = 0; i < 3; ++i) enqueue(i);
     TS_CUDA(cudaDeviceSynchronize());
@@ -166,13 +175,16 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
     TS_CUDA(cudaDeviceSynchronize());
     std::vector<double> times;
     for (int i = 0; i < timings; ++i) {
-      times.push_back(elapsed_us(events[static_cast<std::size_t>(2 * i)], events[static_cast<std::size_t>(2 * i + 1)]));
+      times.push_back(
+          elapsed_us(events[static_cast<std::size_t>(2 * i)], events[static_cast<std::size_t>(2 * i + 1)]));
     }
     return spread(times);
   };
-  result.plan_us = run([&](int) { check(cuda::mla_plan(*layout, work.lengths, workspace.get(), nullptr)); })[1];
+  result.plan_us =
+      run([&](int) { check(cuda::mla_plan(*layout, work.lengths, workspace.get(), nullptr)); })[1];
   const auto times = run([&](int i) {
-    work.block_table = reinterpret_cast<const std::int32_t*>(device_tables.get()) + static_cast<std::size_t>(i % sets) * table_size;
+    work.block_table = reinterpret_cast<const std::int32_t*>(device_tables.get()) +
+                       static_cast<std::size_t>(i % sets) * table_size;
     check(cuda::mla_decode(*layout, work, workspace.get(), nullptr));
   });
   result.low_us = times[0];

@@ -1,8 +1,9 @@
 // Times decode attention on one device and compares each shape with its bound.
 //
-// What is timed: the attention kernel and the merge, between two events, kernels already queued (the host's launch time is
-// hidden, the device's is not). The planner, which runs once a step and not once a layer, is timed alone. Every timing reads
-// KV that was not read recently: enough copies of the pages are kept to pass four times the L2 cache before one repeats.
+// What is timed: the attention kernel and the merge, between two events, kernels already queued (the host's
+// launch time is hidden, the device's is not). The planner, which runs once a step and not once a layer, is
+// timed alone. Every timing reads KV that was not read recently: enough copies of the pages are kept to pass
+// four times the L2 cache before one repeats.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,6 @@ struct MlaBenchCase {
   std::int32_t fixed_split_tiles = 0;
   std::int32_t parts = 0;
   // Experiments: override what the layout chose. -1: leave it.
-  std::int32_t cluster = -1;
   std::int32_t late = -1;
   std::int32_t piece_overhead = -1;
   std::int32_t split_cost = -1;

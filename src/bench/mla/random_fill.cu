@@ -22,7 +22,8 @@ __device__ float about_normal(std::uint64_t bits) {
 
 __global__ void fill_kernel(KvFormat format, unsigned char* rows, std::size_t words, std::uint64_t seed) {
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += step) {
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < words;
+       i += step) {
     std::uint32_t word = 0;
     const auto bf16_word = [&] {
       const __nv_bfloat162 pair =
@@ -42,7 +43,9 @@ __global__ void fill_kernel(KvFormat format, unsigned char* rows, std::size_t wo
       word = fp8_word();
     } else if (format == KvFormat::kFp8Grouped) {
       const std::size_t in_row = i % 164;  // words of a 656-byte row
-      word = in_row < 128 ? fp8_word() : in_row < 132 ? __float_as_uint(0.5F + static_cast<float>(in_row - 128)) : bf16_word();
+      word = in_row < 128   ? fp8_word()
+             : in_row < 132 ? __float_as_uint(0.5F + static_cast<float>(in_row - 128))
+                            : bf16_word();
     } else {
       word = bf16_word();
     }
@@ -61,7 +64,8 @@ __global__ void spin_kernel(std::int64_t nanoseconds) {
 
 }  // namespace
 
-void fill_random_rows(KvFormat format, void* rows, std::size_t bytes, std::uint64_t seed, cudaStream_t stream) {
+void fill_random_rows(KvFormat format, void* rows, std::size_t bytes, std::uint64_t seed,
+                      cudaStream_t stream) {
   fill_kernel<<<1024, 256, 0, stream>>>(format, static_cast<unsigned char*>(rows), bytes / 4, seed);
   TS_CUDA(cudaGetLastError());
 }
