@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -74,14 +75,27 @@ void fill_from(ThreadPool& pool, const WeightStack& stack, std::int64_t index,
        [&](std::int64_t panel, std::byte* data, std::byte* scale) { pack_panel(parts, panel, data, scale); });
 }
 
+// Large buffers are mapped: their pages are zero by nature and cost memory only once they are touched, so a
+// cache for a thousand sequences is free until they come.
+Buffer allocate_mapped(std::size_t bytes) {
+  const std::size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  const std::size_t mapped = size + kHugePage;  // room to align
+  void* start =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (start == MAP_FAILED) throw std::bad_alloc();
+  const auto address = (reinterpret_cast<std::uintptr_t>(start) + kHugePage - 1) / kHugePage * kHugePage;
+  void* data = reinterpret_cast<void*>(address);
+  (void)madvise(data, size, MADV_HUGEPAGE);  // a hint: refusing it changes no result
+  return {data, [start, mapped](void*) { munmap(start, mapped); }};
+}
+
 }  // namespace
 
 Buffer allocate_zeroed(std::size_t bytes) {
-  const std::size_t align = bytes >= 2 * kHugePage ? kHugePage : kSmallAlign;
-  const std::size_t size = std::max(align, (bytes + align - 1) / align * align);
-  void* data = std::aligned_alloc(align, size);
+  if (bytes >= 2 * kHugePage) return allocate_mapped(bytes);
+  const std::size_t size = std::max(kSmallAlign, (bytes + kSmallAlign - 1) / kSmallAlign * kSmallAlign);
+  void* data = std::aligned_alloc(kSmallAlign, size);
   if (data == nullptr) throw std::bad_alloc();
-  if (align == kHugePage) (void)madvise(data, size, MADV_HUGEPAGE);  // a hint: refusing it changes no result
   std::memset(data, 0, size);
   return {data, [](void* p) { std::free(p); }};
 }
