@@ -52,7 +52,7 @@ TEST(LoadProgress, NothingToLoadIsDone) {
   Stage stage;
   const LoadProgress progress(stage.options(0));
   EXPECT_DOUBLE_EQ(progress.fraction(), 1.0);
-  EXPECT_EQ(progress.line(), "weights: 0.0 of 0.0 GB (100 %), 0.00 GB/s");
+  EXPECT_EQ(progress.line(), "weights: 0.0 of 0.0 MB (100 %), 0.00 GB/s");
 }
 
 TEST(LoadProgress, FinishSaysTheMeanRate) {
