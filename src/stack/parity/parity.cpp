@@ -37,7 +37,8 @@ bool is_file(const TreeEntry& entry) {
 
 bool is_same(const TreeEntry* a, const TreeEntry* b) {
   if (a == nullptr || b == nullptr) return a == b;
-  return a->mode == b->mode && a->oid == b->oid && !a->unreadable && !b->unreadable;
+  // Equal ids are equal bytes, also where a mirror lacks them; only a path without a known id stays unknown.
+  return a->mode == b->mode && a->oid == b->oid && (a->oid != Oid{} || (!a->unreadable && !b->unreadable));
 }
 
 std::string kind_of(const TreeEntry& entry) {
