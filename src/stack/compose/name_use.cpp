@@ -20,6 +20,16 @@ std::string_view word_before(std::string_view line, std::size_t at) {
   return line.substr(begin, at - begin);
 }
 
+// Where a name is meant for a compiler or interpreter. Prose, recipes and settings mention names without
+// needing them.
+bool is_code(std::string_view path) {
+  static constexpr std::string_view kEndings[] = {".py",  ".pyi", ".c",  ".cc",  ".cpp",  ".cxx",  ".cu",
+                                                  ".cuh", ".h",   ".hh", ".hpp", ".inc",  ".rs",   ".go",
+                                                  ".js",  ".mjs", ".ts", ".tsx", ".java", ".cmake"};
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return path.ends_with(ending); }) ||
+         path.ends_with("CMakeLists.txt");
+}
+
 }  // namespace
 
 bool introduces(std::string_view line, std::size_t begin, std::size_t size) {
@@ -58,6 +68,7 @@ NameUse find_names(const Listing& listing, const Ownership& ownership) {
     const Atom& atom = listing.atoms[at];
     const AtomOwner& owner = ownership.atoms[at];
     const auto index = static_cast<std::int32_t>(at);
+    if (!is_code(listing.file_of(atom).path)) continue;
     if (atom.kind == AtomKind::kCreate) {
       const std::string& path = listing.file_of(atom).path;
       const std::size_t slash = path.rfind('/');

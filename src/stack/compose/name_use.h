@@ -17,6 +17,7 @@ namespace tessera::stack {
 struct NameUse {
   // Names by bucket, each with the first atom of the bucket that shows it.
   using Names = std::map<std::string, std::int32_t, std::less<>>;
+  // Only source code counts: prose, recipes and settings mention names without needing them.
   std::map<std::int32_t, Names> introduced;  // defined, assigned, declared, or a file of that name created
   std::map<std::int32_t, Names> used;        // occurring in added lines at all
 };

@@ -67,7 +67,9 @@ Suggestion suggest_by_files(const Workspace& workspace) {
   for (std::size_t i = 0; i < files.size(); ++i) is_local[i] = !local_reason(path(i)).empty();
 
   std::map<std::string, std::vector<std::size_t>> by_stem;
-  for (std::size_t i = 0; i < files.size(); ++i) by_stem[stem_of(path(i))].push_back(i);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (!is_local[i]) by_stem[stem_of(path(i))].push_back(i);
+  }
   std::map<std::string, std::vector<std::size_t>, std::less<>> makers;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto introduced = names.introduced.find(files[i]);
@@ -79,7 +81,7 @@ Suggestion suggest_by_files(const Workspace& workspace) {
     if (is_local[i]) continue;
     if (const std::string tested = tested_by(path(i)); !tested.empty()) {
       const auto source = by_stem.find(tested);
-      if (source != by_stem.end() && source->second.size() == 1 && !is_local[source->second[0]]) {
+      if (source != by_stem.end() && source->second.size() == 1) {
         groups.join(i, source->second[0]);
         reasons[i] = "tests " + path(source->second[0]);
         continue;
