@@ -1,11 +1,11 @@
 #include "model/kimi.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "model/layers.h"
-#include "model/rope.h"
+#include "model/decoder.h"
 
 namespace tessera {
 namespace {
@@ -32,9 +32,7 @@ struct MoeWeights {
 };
 
 struct KimiLayer {
-  VectorWeight input_norm;
   MlaWeights attention;
-  VectorWeight post_attention_norm;
   bool is_moe = false;
   GatedMlp dense;
   MoeWeights moe;
@@ -42,7 +40,6 @@ struct KimiLayer {
 
 // Activations of one step; every row count is the step's token limit unless said otherwise.
 struct Scratch {
-  Tensor residual, normed, delta;     // [tokens, hidden]
   Tensor q_kv_a;                      // [tokens, q_kv_a.out]
   Tensor q_normed;                    // [tokens, q_lora]
   Tensor q;                           // [tokens, heads * (nope + rope)]
@@ -55,70 +52,51 @@ struct Scratch {
   Tensor shared_out;                  // [tokens, hidden]
 };
 
-class Kimi final : public Model {
+class Kimi final : public Decoder {
  public:
   Kimi(const Checkpoint& checkpoint, Backend& backend, const LoadOptions& options)
-      : backend_(backend),
-        config_(checkpoint.config()),
-        shard_(options.shard),
+      : Decoder(checkpoint, backend, options),
         heads_(shard_.even(config_.heads).count),
-        first_head_(shard_.even(config_.heads).first) {
-    read_weights(checkpoint, options);
-    scratch_storage_ =
-        fill_arena(backend_, scratch_bytes_, [&](Arena& arena) { plan_scratch(arena, options.limits); });
-    scratch_bytes_ += backend_.reserve({.tokens = options.limits.tokens,
-                                        .seqs = options.limits.seqs,
-                                        .heads = heads_,
-                                        .head_dim = config_.mla.kv_lora_rank + config_.mla.rope_dim,
-                                        .kv_tokens = options.limits.positions,
-                                        .vocab = config_.vocab,
-                                        .width = widest_linear(),
-                                        .top_k = config_.moe.top_k,
-                                        .gate_up = 2 * expert_width()});
+        first_head_(shard_.even(config_.heads).first),
+        routing_rule_{.top_k = static_cast<std::int32_t>(config_.moe.top_k),
+                      .groups = static_cast<std::int32_t>(config_.moe.groups),
+                      .top_groups = static_cast<std::int32_t>(config_.moe.top_groups),
+                      .normalise = config_.moe.normalise,
+                      .scaling = config_.moe.scaling} {
+    WeightReader reader(checkpoint, backend_, options);
+    read_embedding_and_norms(reader, options);
+    for (std::int64_t l = 0; l < config_.layers; ++l) layers_.push_back(read_layer(reader, l));
+    weight_bytes_ = reader.device_bytes();
+    take_scratch(options,
+                 {.tokens = options.limits.tokens,
+                  .seqs = options.limits.seqs,
+                  .heads = heads_,
+                  .head_dim = config_.mla.kv_lora_rank + config_.mla.rope_dim,
+                  .kv_tokens = options.limits.positions,
+                  .vocab = config_.vocab,
+                  .width = widest_linear(),
+                  .top_k = config_.moe.top_k,
+                  .gate_up = 2 * expert_width()},
+                 [&](Arena& arena) { plan_scratch(arena, options.limits); });
   }
 
-  std::int64_t layers() const override { return config_.layers; }
   KvRowShape kv_shape() const override {
     return KvRowShape::mla(static_cast<std::int32_t>(config_.mla.kv_lora_rank),
                            static_cast<std::int32_t>(config_.mla.rope_dim));
   }
-  std::int64_t vocab() const override { return config_.vocab; }
-  std::size_t weight_bytes() const override { return weight_bytes_; }
-  std::size_t scratch_bytes() const override { return scratch_bytes_; }
-
-  // h += attention(norm(h)), h += mlp(norm(h)), layer by layer; each sum is fused with the norm that follows
-  // it.
-  Tensor forward(const ForwardBatch& batch, std::span<const KvLayer> kv) override {
-    const std::int64_t n = batch.tokens;
-    const Tensor residual = scratch_.residual.row_range(0, n);
-    const Tensor normed = scratch_.normed.row_range(0, n);
-    const Tensor delta = scratch_.delta.row_range(0, n);
-
-    vocabulary_.embed(backend_, shard_, batch.ids, residual);
-    backend_.rms_norm(residual, layers_.front().input_norm, config_.rms_eps, normed);
-    for (std::size_t l = 0; l < layers_.size(); ++l) {
-      const KimiLayer& layer = layers_[l];
-      attend(layer.attention, normed, batch, kv[l], delta);
-      backend_.add_rms_norm(residual, delta, layer.post_attention_norm, config_.rms_eps, normed);
-      if (layer.is_moe) {
-        mix_experts(layer.moe, normed, delta);
-      } else {
-        run_mlp(layer.dense, normed, delta);
-      }
-      shard_.reduce(delta);
-      const VectorWeight& next = l + 1 < layers_.size() ? layers_[l + 1].input_norm : final_norm_;
-      backend_.add_rms_norm(residual, delta, next, config_.rms_eps, normed);
-    }
-    return normed;
-  }
-
-  Tensor logits(const Tensor& hidden, const std::int32_t* rows, std::int64_t count) override {
-    return vocabulary_.logits(backend_, shard_, hidden, rows, count);
-  }
 
  private:
-  void attend(const MlaWeights& w, const Tensor& x, const ForwardBatch& batch, const KvLayer& kv,
-              const Tensor& out) {
+  void run_mlp(std::size_t layer, const Tensor& x, const Tensor& out) override {
+    if (layers_[layer].is_moe) {
+      mix_experts(layers_[layer].moe, x, out);
+    } else {
+      run_gated_mlp(layers_[layer].dense, x, out);
+    }
+  }
+
+  void attend(std::size_t layer, const Tensor& x, const ForwardBatch& batch, const KvLayer& kv,
+              const Tensor& out) override {
+    const MlaWeights& w = layers_[layer].attention;
     const MlaConfig& mla = config_.mla;
     const std::int64_t n = x.rows;
     const std::int64_t q_dim = mla.nope_dim + mla.rope_dim;
@@ -154,7 +132,6 @@ class Kimi final : public Model {
                            attended.row_range(d, p), Tensor{});
     }
     backend_.linear(attended, w.o, out);
-    shard_.reduce(out);
   }
 
   void rotate_and_store(const Tensor& q, const Tensor& latent, const Tensor& rope_key,
@@ -182,7 +159,7 @@ class Kimi final : public Model {
     backend_.linear_heads(o_latent, mla.kv_lora_rank, w.v_up, out, mla.v_dim);
   }
 
-  void run_mlp(const GatedMlp& mlp, const Tensor& x, const Tensor& out) {
+  void run_gated_mlp(const GatedMlp& mlp, const Tensor& x, const Tensor& out) {
     const std::int64_t width = mlp.gate_up.out() / 2;
     const Tensor gate_up = Tensor::dense(scratch_.gate_up.data, x.dtype, x.rows, 2 * width);
     const Tensor activated = Tensor::dense(scratch_.activated.data, x.dtype, x.rows, width);
@@ -198,33 +175,15 @@ class Kimi final : public Model {
     backend_.moe(x, ids, weights, moe.first_expert, moe.gate_up, moe.down, out);
     if (config_.moe.shared_experts > 0) {
       const Tensor shared = scratch_.shared_out.row_range(0, x.rows);
-      run_mlp(moe.shared, x, shared);
+      run_gated_mlp(moe.shared, x, shared);
       backend_.add(out, shared, out);
     }
   }
 
-  void read_weights(const Checkpoint& checkpoint, const LoadOptions& options) {
-    WeightReader reader(checkpoint, backend_, options);
-    vocabulary_.read(reader, config_, shard_);
-    for (std::int64_t l = 0; l < config_.layers; ++l) layers_.push_back(read_layer(reader, l));
-    final_norm_ = reader.vector("model.norm");
-    rope_table_ =
-        backend_.prepare_rope(options.limits.positions, rope_frequencies(config_), rope_multiplier(config_));
-    softmax_scale_ = softmax_scale(config_);
-    routing_rule_ = {.top_k = static_cast<std::int32_t>(config_.moe.top_k),
-                     .groups = static_cast<std::int32_t>(config_.moe.groups),
-                     .top_groups = static_cast<std::int32_t>(config_.moe.top_groups),
-                     .normalise = config_.moe.normalise,
-                     .scaling = config_.moe.scaling};
-    weight_bytes_ = reader.device_bytes();
-  }
-
   KimiLayer read_layer(WeightReader& reader, std::int64_t index) {
-    const std::string prefix = "model.layers." + std::to_string(index) + ".";
+    const std::string prefix = layer_prefix(index);
     KimiLayer layer;
-    layer.input_norm = reader.vector(prefix + "input_layernorm");
     layer.attention = read_attention(reader, prefix + "self_attn.");
-    layer.post_attention_norm = reader.vector(prefix + "post_attention_layernorm");
     layer.is_moe = config_.moe.experts > 0 && index >= config_.moe.first_dense_layers;
     if (layer.is_moe) {
       layer.moe = read_moe(reader, prefix + "mlp.");
@@ -333,9 +292,6 @@ class Kimi final : public Model {
     const std::int64_t n = limits.tokens;
     const std::int64_t q_width = heads_ * (mla.nope_dim + mla.rope_dim);
     const auto take = [&](std::int64_t rows, std::int64_t cols) { return arena.take(dtype, rows, cols); };
-    scratch_.residual = take(n, config_.hidden);
-    scratch_.normed = take(n, config_.hidden);
-    scratch_.delta = take(n, config_.hidden);
     scratch_.q_kv_a =
         take(n, (mla.q_lora_rank > 0 ? mla.q_lora_rank : q_width) + mla.kv_lora_rank + mla.rope_dim);
     scratch_.q_normed = take(n, mla.q_lora_rank);
@@ -349,23 +305,12 @@ class Kimi final : public Model {
     scratch_.expert_ids = arena.take(DType::kI32, n, config_.moe.top_k);
     scratch_.expert_weights = arena.take(DType::kF32, n, config_.moe.top_k);
     scratch_.shared_out = take(n, config_.hidden);
-    vocabulary_.plan(arena, config_, shard_, dtype, limits.logit_rows);
   }
 
-  Backend& backend_;
-  ModelConfig config_;
-  Shard shard_;
-  std::int64_t heads_;  // query heads on this rank
-  std::int64_t first_head_;
-  VocabularyShards vocabulary_;
+  const std::int64_t heads_;  // query heads on this rank
+  const std::int64_t first_head_;
+  const RoutingRule routing_rule_;
   std::vector<KimiLayer> layers_;
-  VectorWeight final_norm_;
-  RopeTable rope_table_;
-  float softmax_scale_ = 1;
-  RoutingRule routing_rule_;
-  std::size_t weight_bytes_ = 0;
-  Buffer scratch_storage_;
-  std::size_t scratch_bytes_ = 0;
   Scratch scratch_;
 };
 
