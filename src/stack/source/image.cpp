@@ -223,24 +223,17 @@ Result<SourceTree> read_image(const std::string& location, const std::string& re
   TS_TRY(container->visit(names, [&](const std::string& name, ByteSource& bytes) -> Result<void> {
     const auto layer = std::find_if(plan.layers.begin(), plan.layers.end(),
                                     [&](const ImageLayer& candidate) { return candidate.blob == name; });
-    const std::string label = layer->digest.empty() ? name : layer->digest;
-    HashedBytes stored(bytes, Hasher(Hasher::Kind::kSha256));
-    const bool check_stored = !layer->digest.empty();
-    auto listing = read_layer(check_stored ? static_cast<ByteSource&>(stored) : bytes, wishes, options.limits,
-                              printable(location) + ": layer " + printable(label));
-    if (check_stored) {
-      // A damaged layer often fails to unpack as well; the digest is the message that helps.
-      if (const auto drained = stored.drain(); !drained) return drained.error();
-      const std::string found = "sha256:" + stored.hex();
-      if (found != layer->digest) return digest_error(location, *layer, found);
-      if (layer->size != 0 && layer->size != stored.count()) {
-        return Error{ErrorKind::kCorrupt, printable(location) + ": layer " + printable(label),
-                     "It has " + std::to_string(stored.count()) + " bytes, its descriptor says " +
-                         std::to_string(layer->size) + "."};
-      }
+    const std::string where =
+        printable(location) + ": layer " + printable(layer->digest.empty() ? name : layer->digest);
+    LayerWishes here = wishes;
+    here.stored_digest = layer->digest;
+    TS_TRY(LayerListing listing, read_layer(bytes, here, options.limits, where));
+    if (layer->size != 0 && layer->size != listing.stored_bytes) {
+      return Error{ErrorKind::kCorrupt, where,
+                   "It has " + std::to_string(listing.stored_bytes) + " bytes, its descriptor says " +
+                       std::to_string(layer->size) + "."};
     }
-    if (!listing) return std::move(listing).error();
-    blobs.emplace(name, *std::move(listing));
+    blobs.emplace(name, std::move(listing));
     return {};
   }));
   std::vector<const LayerListing*> listings;

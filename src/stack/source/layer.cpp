@@ -153,31 +153,41 @@ Result<LayerListing> read_layer(ByteSource& packed, const LayerWishes& wishes, c
                                 const std::string& where) {
   const BombGuard guard{.bytes = limits.bomb_bytes, .ratio = limits.bomb_ratio};
   TS_TRY(const std::string_view sniffed, packed.next());
+  const bool is_packed = sniff_compression(sniffed) != Compression::kNone;
   ReplayedBytes whole{std::string(sniffed), packed};
+  // An uncompressed layer is its own content: one digest is both.
+  HashedBytes stored(whole, Hasher(Hasher::Kind::kSha256));
   std::unique_ptr<UnpackedBytes> unpacked;
-  ByteSource* plain = &whole;
-  if (sniff_compression(sniffed) != Compression::kNone) {
-    TS_TRY(unpacked, UnpackedBytes::open(whole, guard, where));
-    plain = unpacked.get();
-  }
-  HashedBytes hashed(*plain, Hasher(Hasher::Kind::kSha256));
+  std::unique_ptr<HashedBytes> content;
   LayerScan scan(wishes, limits, where);
-  {
-    TS_TRY(TarReader tar, TarReader::open(hashed, guard, where));
+  const auto read = [&]() -> Result<void> {
+    if (is_packed) {
+      TS_TRY(unpacked, UnpackedBytes::open(stored, guard, where));
+      content = std::make_unique<HashedBytes>(*unpacked, Hasher(Hasher::Kind::kSha256));
+    }
+    HashedBytes& plain = is_packed ? *content : stored;
+    TS_TRY(TarReader tar, TarReader::open(plain, guard, where));
     while (true) {
       TS_TRY(std::optional<TarHeader> header, tar.next());
-      if (!header) break;
+      if (!header) return plain.drain();
       TS_TRY(scan.take(tar, *std::move(header)));
     }
+  };
+  const Result<void> done = read();
+  // A damaged layer often fails to unpack as well; the digest is the message that helps, so it is checked
+  // either way. A decompressor stops at its own end, and the digest covers what stands behind it too.
+  TS_TRY(stored.drain());
+  scan.listing.stored_digest = "sha256:" + stored.hex();
+  scan.listing.stored_bytes = stored.count();
+  if (!wishes.stored_digest.empty() && wishes.stored_digest != scan.listing.stored_digest) {
+    return Error{ErrorKind::kCorrupt, where,
+                 "The layer's bytes have the digest " + scan.listing.stored_digest +
+                     "; the archive is damaged or was changed."};
   }
-  TS_TRY(hashed.drain());
-  while (true) {  // a decompressor stops at its own end; the blob's digest covers what stands behind it too
-    TS_TRY(const std::string_view rest, whole.next());
-    if (rest.empty()) break;
-  }
+  if (!done) return done.error();
   scan.finish();
-  scan.listing.bytes = hashed.count();
-  scan.listing.diff_id = "sha256:" + hashed.hex();
+  scan.listing.bytes = is_packed ? content->count() : stored.count();
+  scan.listing.diff_id = is_packed ? "sha256:" + content->hex() : scan.listing.stored_digest;
   return std::move(scan.listing);
 }
 

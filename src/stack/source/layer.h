@@ -30,6 +30,8 @@ struct LayerListing {
   std::vector<std::string> whiteouts{};  // paths that the lower layers lose
   std::vector<std::string> opaque{};     // folders whose lower children are lost; "" is the root
   std::vector<std::string> notes{};      // one full sentence each
+  std::string stored_digest{};           // "sha256:…" of the stream as it was stored
+  std::uint64_t stored_bytes = 0;        // of it
   std::string diff_id{};                 // "sha256:…" of the uncompressed stream
   std::uint64_t bytes = 0;               // of it
 };
@@ -40,6 +42,7 @@ struct LayerWishes {
   std::function<bool(std::size_t index, std::string_view path, std::uint64_t size)> hash{};
   std::function<bool(std::string_view path, const Oid& oid)> keep{};  // its bytes go to `blobs`
   BlobStore* blobs = nullptr;
+  std::string stored_digest{};  // "sha256:…" that the bytes as stored must have; empty: nobody states it
 };
 
 // `packed` may have any compression. Reads to the very end, so that digests cover trailing bytes.
