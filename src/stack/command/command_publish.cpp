@@ -25,6 +25,20 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view byte
 }  // namespace
 
 Result<Exit> run_report(const ReportOptions& options, const Session& session) {
+  TS_TRY(const std::string path, session.plan_path());
+  TS_TRY(const Workspace workspace, open_workspace(path));
+  if (workspace.listing.atoms.empty() && workspace.listing.unreadable.empty()) {
+    // Nothing to compose, hence no integration to compare: one line says all.
+    const Document document = report_document({.plan = workspace.plan().name});
+    const std::string text = options.html ? to_html(document) : to_markdown(document);
+    if (options.output.empty()) {
+      if (!session.json) session.out << text;
+    } else if (!session.dry_run) {
+      TS_TRY(write_file(options.output, text));
+    }
+    session.answer("report", {{"verdict", "no difference"}, {"file", options.output}});
+    return Exit::kTrue;
+  }
   TS_TRY(const StackState state, open_state(session));
   TS_TRY(const Report report, collect_report(state));
   const Document document = report_document(report);
