@@ -10,7 +10,7 @@
 
 #include "stack/command/command_line.h"
 #include "stack/git/repository.h"
-#include "stack/git/scratch_repository.h"
+#include "stack/git/scratch_folder.h"
 #include "stack/object/digest.h"
 
 namespace tessera::stack {
