@@ -6,7 +6,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tokenizer/chat_history.h"
 #include "tokenizer/tool_typescript.h"
 
 namespace tessera {
@@ -166,30 +165,6 @@ TEST(ToolTypescript, RefusesWhatHasNoForm) {
                 .find("interface parameters {\n  a?: parameters\n}\n"),
             std::string::npos);
   EXPECT_NE(kind("{}").find("type f = (_: {}) => any;"), std::string::npos);
-}
-
-TEST(ChatHistory, ToolIdsBecomeAConversationWideCounter) {
-  const Json messages = Json::parse(R"([{"role": "user", "content": "x"},
-    {"role": "assistant", "content": null, "reasoning_content": null, "tool_calls": [
-      {"id": "call_ab12", "function": {"name": "read", "arguments": "{\"cmd\": \"ls -"}},
-      {"id": "call_cd34", "function": {"name": "write", "arguments": "{\"a\": 1}"}}]},
-    {"role": "tool", "tool_call_id": "call_cd34", "content": "2"}, {"role": "tool", "tool_call_id": "call_ab12", "content": "1"},
-    {"role": "assistant", "reasoning": "hm", "tool_calls": [{"id": "call_ab12", "function": {"name": "read"}}]},
-    {"role": "tool", "tool_call_id": "lost", "content": "3"}, 7])");
-  const Json made = normalised_history(messages, {.canonical_tool_ids = true, .arguments_as_objects = true});
-  EXPECT_EQ(made[1]["tool_calls"][0]["id"], "functions.read:0");
-  EXPECT_EQ(made[1]["tool_calls"][1]["id"], "functions.write:1");
-  EXPECT_EQ(made[2]["tool_call_id"], "functions.write:1");
-  EXPECT_EQ(made[3]["tool_call_id"], "functions.read:0");
-  EXPECT_EQ(made[4]["tool_calls"][0]["id"], "functions.read:2");
-  EXPECT_EQ(made[5]["tool_call_id"], "functions.read:2");
-  EXPECT_FALSE(made[1].contains("reasoning_content")) << "null is as good as nothing";
-  EXPECT_TRUE(made[1]["content"].is_null());
-  EXPECT_EQ(made[4]["reasoning_content"], "hm");
-  EXPECT_TRUE(made[1]["tool_calls"][0]["function"]["arguments"].is_string())
-      << "cut off, so passed on as it is";
-  EXPECT_TRUE(made[1]["tool_calls"][1]["function"]["arguments"].is_object());
-  EXPECT_EQ(count_tool_calls(messages), 3);
 }
 
 }  // namespace
