@@ -29,7 +29,8 @@ class OwningRunner final : public StepRunner {
 }  // namespace
 
 TinyModel load_tiny(const TinyOptions& tiny) {
-  const auto checkpoint = Checkpoint::open(source_path("models/tessera-tiny"));
+  const auto checkpoint =
+      Checkpoint::open(tiny.folder.empty() ? source_path("models/tessera-tiny") : tiny.folder);
   TS_CHECK(checkpoint.ok(), checkpoint.error().message());
   TinyModel result;
   result.options = {.max_num_seqs = 4,

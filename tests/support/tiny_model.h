@@ -1,8 +1,9 @@
-// The shipped model, loaded on one rank or several, ready to run hand-made plans.
+// The shipped model (or another folder's), loaded on one rank or several, ready to run hand-made plans.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/model_runner.h"
 #include "engine/step_plan.h"
@@ -10,6 +11,7 @@
 namespace tessera::test {
 
 struct TinyOptions {
+  std::string folder = {};  // empty: the shipped model
   int ranks = 1;
   bool expert_parallel = false;
   KvFormat kv_format = KvFormat::kF32;
