@@ -167,7 +167,8 @@ Result<TreeDistance> Repository::distance(const Oid& tree_a, const Oid& tree_b, 
       return git_failure(ErrorKind::kNotFound, path());
     trees[at].reset(raw);
   }
-  git_diff_options options = GIT_DIFF_OPTIONS_INIT;
+  git_diff_options options;
+  git_diff_options_init(&options, GIT_DIFF_OPTIONS_VERSION);
   options.ignore_submodules = GIT_SUBMODULE_IGNORE_ALL;
   options.context_lines = 0;
   git_diff* raw = nullptr;

@@ -10,6 +10,8 @@
 
 namespace tessera::stack {
 
+// Each edit is read again and compared with the change that was meant; a layout that cannot be edited in
+// place (inline tables for buckets, dotted keys) is refused and the text stays.
 class PlanEditor {
  public:
   explicit PlanEditor(std::string text) : text_(std::move(text)) {}
@@ -32,6 +34,9 @@ class PlanEditor {
   void append(std::string_view block);
 
  private:
+  // `expected` is a toml::table, which this header does not show.
+  Result<void> accept(std::string edited, const void* expected);
+
   std::string text_;
 };
 

@@ -157,6 +157,23 @@ TEST(PlanEditor, MakesAndRemovesLists) {
   EXPECT_EQ(editor.text(), "[[bucket]]\nname = \"b\"\ntake = [\n]\nwhy = \"w\"\n");
 }
 
+TEST(PlanEditor, ALayoutThatItCannotEditIsRefusedAndStays) {
+  for (const std::string& text :
+       {std::string("bucket = [{ name = \"a\", take = [\"b\"] }]\nbase = { repo = \"r\" }\n"),
+        std::string("base.repo = \"r\"\n[[bucket]]\nname = \"a\"\n")}) {
+    PlanEditor editor(text);
+    const auto refused = editor.set("base", "target", "x");
+    ASSERT_FALSE(refused.ok()) << editor.text();
+    EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
+    EXPECT_EQ(editor.text(), text);
+  }
+  PlanEditor inlined("bucket = [{ name = \"a\", take = [\"b\"] }]\n");
+  EXPECT_EQ(inlined.add_to_list("a", "pins", {"h:1234"}).error().kind, ErrorKind::kUnsupported);
+  ASSERT_TRUE(inlined.add_to_list("a", "take", {"c", "{ path = \"d#e\" }"}).ok());
+  EXPECT_EQ(inlined.text(),
+            "bucket = [{ name = \"a\", take = [\"b\",\n  \"c\",\n  { path = \"d#e\" },\n] }]\n");
+}
+
 TEST(PlanEditor, QuotesWhatTomlCannotHoldPlain) {
   EXPECT_EQ(toml_quoted("a\"b\\c\n\x01"), "\"a\\\"b\\\\c\\n\\u0001\"");
 }
