@@ -79,7 +79,8 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
   layout.parts = std::min(layout.parts, kMaxParts);
   layout.multiprocessors = device.multiprocessors;
   layout.merge_overlaps = device.capability >= 90;
-  layout.late = layout.row_tiles > 1;
+  // Several row tiles read every KV tile from L2; with bf16 rows the tensor cores are then the bound.
+  layout.late = layout.kernel == MlaKernel::kSm90 && layout.row_tiles > 1 && shape.kv == KvFormat::kBF16;
   layout.piece_overhead = 5;
   layout.split_cost = 8;
   layout.slots = kMlaSlotStep * layout.parts;

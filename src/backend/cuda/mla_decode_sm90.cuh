@@ -104,8 +104,8 @@ struct RowsFp8Grouped {
   using Operand = F16;  // value x scale: eight times finer than bf16, up to 65,504
   static constexpr int kRowBytes = 656;
   static constexpr bool kBulkCopy = false;
-  static constexpr int kConsumerRegisters = 208;
-  static constexpr int kFillerRegisters = 88;
+  static constexpr int kConsumerRegisters = 200;
+  static constexpr int kFillerRegisters = 104;
 };
 
 __device__ __forceinline__ float exp2_fast(float x) {

@@ -20,12 +20,15 @@ struct Row {
   std::int32_t batch, context, heads, q_tokens;
   double flash_us;   // FlashMLA, bf16 rows; 0: not measured
   double triton_us;  // vLLM's Triton kernel at its best split
+  double target_bf16_us, target_fp8_us;
 };
 constexpr Row kRows[] = {
-    {1, 2048, 64, 1, 27.5, 25.8},  {1, 32768, 64, 1, 57.7, 87.3},  {1, 131072, 64, 1, 85.2, 251},
-    {8, 32768, 64, 1, 99.8, 445},  {8, 32768, 64, 4, 220.7, 0},    {32, 8192, 64, 1, 99.4, 445},
-    {128, 1024, 64, 1, 55.3, 241}, {128, 16384, 64, 1, 634, 3324}, {128, 16384, 64, 4, 1664, 0},
-    {128, 16384, 8, 1, 579, 842},  {128, 16384, 128, 1, 887, 0},
+    {1, 2048, 64, 1, 27.5, 25.8, 20, 18},     {1, 32768, 64, 1, 57.7, 87.3, 45, 40},
+    {1, 131072, 64, 1, 85.2, 251, 75, 60},    {8, 32768, 64, 1, 99.8, 445, 92, 75},
+    {8, 32768, 64, 4, 220.7, 0, 215, 215},    {32, 8192, 64, 1, 99.4, 445, 92, 75},
+    {128, 1024, 64, 1, 55.3, 241, 50, 42},    {128, 16384, 64, 1, 634, 3324, 600, 450},
+    {128, 16384, 64, 4, 1664, 0, 1640, 1640}, {128, 16384, 8, 1, 579, 842, 560, 300},
+    {128, 16384, 128, 1, 887, 0, 870, 870},
 };
 
 MlaBenchCase even(const Row& row, KvFormat kv) {
@@ -42,12 +45,13 @@ const char* kernel_name(cuda::MlaKernel kernel) {
 void print_row(const Row& row, KvFormat kv, const MlaBenchResult& r) {
   const double floor = floor_us(r, {});
   std::printf(
-      "%4d %7d %4d %2d  %-10s %-8s %s p%-4d %8.1f (%7.1f..%7.1f) %8.1f %5.1f%%  %6.0f GB/s %6.1f TFLOP/s  "
-      "plan %4.1f  flash %7.1f\n",
+      "%4d %7d %4d %2d  %-10s %-8s %-5s %4d  %8.1f (%7.1f..%7.1f) %8.1f %5.1f%%  %5.0f %6.1f  %4.1f  %7.0f "
+      "%7.1f\n",
       row.batch, row.context, row.heads, row.q_tokens, std::string(name_of(kv)).c_str(),
-      kernel_name(r.layout.kernel), r.layout.late ? "late " : "early", r.layout.parts, r.median_us, r.low_us,
+      kernel_name(r.layout.kernel), r.layout.late ? "late" : "early", r.layout.parts, r.median_us, r.low_us,
       r.high_us, floor, 100.0 * floor / r.median_us, r.bytes / r.median_us * 1e-3,
-      r.flops / r.median_us * 1e-6, r.plan_us, row.flash_us);
+      r.flops / r.median_us * 1e-6, r.plan_us, kv == KvFormat::kBF16 ? row.target_bf16_us : row.target_fp8_us,
+      row.flash_us);
   std::fflush(stdout);
 }
 
@@ -147,8 +151,9 @@ int run(int argc, char** argv) {
   std::printf("%s; copy %.0f GB/s (read + written)\n", bench.device_line().c_str(),
               bench.measured_copy_gbps());
   std::printf(
-      "batch context heads q rows kernel order parts | median us (10%%..90%%) | floor us, share | GB/s "
-      "TFLOP/s | planner us | FlashMLA us\n");
+      "batch context heads q  rows       kernel   order parts | median us (10%%..90%%) | floor us, share | "
+      "GB/s TFLOP/s | planner us | "
+      "target us | FlashMLA us\n");
   for (const KvFormat kv : formats) {
     for (int i = 0; i < static_cast<int>(std::size(kRows)); ++i) {
       if (only >= 0 && i != only) continue;
