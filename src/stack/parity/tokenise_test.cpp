@@ -272,11 +272,12 @@ TEST(Language, GoesByNameThenByFirstLine) {
 // Token streams never depend on what stands around: a text that is read is read again from itself the same
 // way.
 TEST(Tokenise, AnyBytesAreAcceptedByEveryLanguage) {
+  constexpr std::string_view kPieces = "\"'`#/*\\\n\t {}()[]<>=:$&|-abEOF0\r\xe9";
   std::string noise;
   std::uint32_t state = 1;
   for (int i = 0; i < 20000; ++i) {
     state = state * 1664525 + 1013904223;
-    noise += "\"'`#/*\\\n\t {}()[]<>=:$&|-abEOF0\r\xe9"[(state >> 16) % 35];
+    noise += kPieces[(state >> 16) % kPieces.size()];
   }
   for (int language = 0; language <= static_cast<int>(Language::kMakefile); ++language) {
     for (std::size_t at = 0; at < noise.size(); at += 37) {
