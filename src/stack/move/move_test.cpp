@@ -166,12 +166,12 @@ TEST(TargetProperty, EqualsGitsMergeWhereNeitherConflicts) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   int compared = 0;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 8; ++round) {
     const auto change = [&](const std::string& text, const std::string& word) {
       std::string out;
       int n = 0;
       for (const std::string_view line : split_lines(text)) {
-        const auto dice = random() % 24;
+        const auto dice = random() % 60;
         if (dice == 0) out += word + " new " + std::to_string(n++) + "\n";
         if (dice == 1)
           out += word + " " + std::string(line);
