@@ -107,7 +107,20 @@ Result<Exit> run_split(const SplitOptions& options, const Session& session) {
   session.say(std::to_string(all.composition.topics.size()) + " topics; " + std::to_string(unassigned) +
               " of " + std::to_string(all.workspace.listing.atoms.size()) + " atoms unassigned" +
               (session.dry_run ? "; nothing was changed: --dry-run" : ""));
-  session.answer("split", {{"topics", topics}, {"unassigned", unassigned}});
+  // Branches of ours whose bucket is gone are the user's to delete.
+  nlohmann::ordered_json stale = nlohmann::ordered_json::array();
+  const std::string prefix = "refs/heads/" + plan.prefix + "/";
+  for (const Ref& ref : all.workspace.repository.list_refs(prefix)) {
+    const std::string name = ref.name.substr(prefix.size());
+    const auto bucket = plan.find_bucket(name);
+    if (name == "integration" ||
+        (bucket && plan.buckets[static_cast<std::size_t>(*bucket)].kind != BucketKind::kDrop))
+      continue;
+    session.say("stale: " + ref.name.substr(11) + " belongs to no topic of the plan; git branch -D " +
+                ref.name.substr(11) + " removes it");
+    stale.push_back(ref.name);
+  }
+  session.answer("split", {{"stale", stale}, {"topics", topics}, {"unassigned", unassigned}});
   if (conflicts > 0) {
     session.warn(std::to_string(conflicts) +
                  " topics conflict at the target and keep their branches; tessera-stack rebase --onto " +
