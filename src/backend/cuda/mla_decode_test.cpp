@@ -160,15 +160,8 @@ TEST_P(EveryForm, FixedSplitsMakeResultsIndependentOfTheBatch) {
   auto o = options();
   o.fixed_split_tiles = 8;
   o.heads = 64;
-  o.lengths = {5000};
-  const auto alone = MlaCase(o).run();
-  auto crowd = MlaCase([&] {
-    auto many = o;
-    many.lengths.assign(40, 5000);
-    return many;
-  }());
-  // The same sequence in a crowd: data differ by seed order, so shorten a crowd instead of comparing two
-  // draws.
+  o.lengths.assign(40, 5000);
+  MlaCase crowd(o);
   const auto together = crowd.run();
   std::vector<std::int32_t> only_first(40, 0);
   only_first[0] = 5000;
@@ -178,7 +171,6 @@ TEST_P(EveryForm, FixedSplitsMakeResultsIndependentOfTheBatch) {
   EXPECT_TRUE(std::equal(together.out.begin(), together.out.begin() + static_cast<std::ptrdiff_t>(row),
                          almost_alone.out.begin()));
   EXPECT_TRUE(std::equal(together.lse.begin(), together.lse.begin() + 64, almost_alone.lse.begin()));
-  EXPECT_EQ(alone.lse.size(), 64U);
 }
 
 TEST_P(EveryForm, LengthsMayChangeUnderOneLayout) {
