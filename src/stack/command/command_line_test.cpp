@@ -245,6 +245,28 @@ TEST_F(CommandLine, ChecksRunInATemporaryCheckoutOfTheTopic) {
   EXPECT_NE(answer.json()["topics"][0]["checks"][1]["status"], 0);
 }
 
+TEST_F(CommandLine, WhatGoesOutSaysAndRebuildsTheSame) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  const Answer report = run({"report"});
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_THAT(report.out, AllOf(HasSubstr("0 unassigned"), HasSubstr("brand\\_new"), HasSubstr("scripts")));
+  EXPECT_THAT(run({"report", "--html"}).out, HasSubstr("<svg"));
+  ASSERT_EQ(run({"pr"}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(work_.path() / "pr/user.md"));
+  EXPECT_FALSE(std::filesystem::exists(work_.path() / "pr/scripts.md"));  // local topics go nowhere
+  ASSERT_EQ(run({"export", "--format", "mail", "--output", work_ / "mails"}).code, 0);
+  repository_.git("checkout -q -b rebuilt " + base_);
+  repository_.git("am -q '" + work_.path().string() + "'/mails/*.patch");
+  EXPECT_EQ(repository_.git("diff rebuilt tessera/demo/integration"), "");
+  ASSERT_EQ(run({"export", "--format", "bundle", "--output", work_ / "all.bundle"}).code, 0);
+  EXPECT_EQ(repository_.try_git("bundle verify '" + (work_ / "all.bundle") + "'").status, 0);
+  EXPECT_EQ(run({"show", "--patch", work_ / "mails/0001-helper.patch"}).code, 0);  // already there
+  EXPECT_EQ(run({"pr", "--send", "--to", "a/b"}).code, 3);                         // no token
+}
+
 TEST_F(CommandLine, HelpCompletionAndManualAreMadeFromOneDefinition) {
   EXPECT_EQ(run({"--help"}).code, 0);
   EXPECT_THAT(run({"init", "--help"}).out, HasSubstr("Examples:"));
