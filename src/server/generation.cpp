@@ -1,7 +1,11 @@
 #include "server/generation.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "server/http/failure.h"
 
 namespace tessera {
 
@@ -45,7 +49,8 @@ class Generation::Sink final : public RequestSink {
       : mailbox_(std::move(mailbox)), generation_(std::move(generation)), choice_(choice) {}
   void on_output(const RequestOutput& output) override {
     mailbox_->mail([generation = generation_, choice = choice_, copy = output]() mutable {
-      if (const auto alive = generation.lock()) alive->on_output(choice, copy);
+      const auto alive = generation.lock();
+      if (alive) alive->guarded([&] { alive->on_output(choice, copy); });
     });
   }
 
@@ -71,7 +76,24 @@ Generation::~Generation() {
   tell_done(499, "abort");
 }
 
+// A border: an exception ends this request, with an answer, and no other.
+void Generation::guarded(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (...) {
+    spdlog::error("id={}: answering the request failed: {}", settings_.id, http::describe_failure());
+    fail({.status = 500,
+          .message = "The server failed to answer this request.",
+          .type = "server_error",
+          .code = "internal_error"});
+  }
+}
+
 void Generation::start() {
+  guarded([this] { submit_all(); });
+}
+
+void Generation::submit_all() {
   format_ = prepared_.make_format();
   const GenerationOptions& options = prepared_.options;
   for (std::size_t p = 0; p < prepared_.prompts.size(); ++p) {
@@ -131,9 +153,9 @@ void Generation::on_output(std::size_t index, RequestOutput& output) {
     return fail(error);
   }
   if (const auto& stop = choice.output.stopped_by()) {
-    engine_.cancel(choice.id);
     choice.piece.finished = FinishedReason{"stop", *stop};
     end_choice(choice, Outcome::kStop);
+    engine_.cancel(choice.id);
   } else if (output.finished == FinishReason::kAbort || output.finished == FinishReason::kError) {
     return fail({.status = 503,
                  .message = "The request was ended because the server is shutting down.",
@@ -258,8 +280,8 @@ void Generation::fail(const ApiError& error) {
 void Generation::cancel_rest(Outcome outcome) {
   for (const auto& choice : choices_) {
     if (!choice->submitted || choice->ended) continue;
-    engine_.cancel(choice->id);
     end_choice(*choice, outcome);
+    engine_.cancel(choice->id);
   }
 }
 

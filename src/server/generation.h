@@ -32,6 +32,7 @@ struct PreparedGeneration {
 };
 
 struct GenerationSettings {
+  std::string id;  // of the HTTP request, for the log
   std::chrono::milliseconds ping_interval{15'000};
   std::vector<std::pair<std::string, std::string>> headers;  // of the answer: request id, CORS
 };
@@ -52,13 +53,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
              GenerationSettings settings, std::function<void(const GenerationSummary&)> done);
   ~Generation();
 
-  // Submits everything or answers with the error. From here on the exchange owns this object.
+  // Submits everything or answers with the error, also what the engine throws. From here on the exchange owns
+  // this object.
   void start();
 
  private:
   struct Choice;
   class Sink;
 
+  void guarded(const std::function<void()>& work);
+  void submit_all();
   void on_output(std::size_t index, RequestOutput& output);
   void take_tokens(Choice& choice, RequestOutput& output);
   void finish_choice(Choice& choice, const RequestOutput& output);

@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/asio/post.hpp>
 
+#include "server/http/failure.h"
 #include "server/protocol/json_body.h"
 #include "server/protocol/json_writer.h"
 #include "server/tokenize_routes.h"
@@ -271,6 +272,14 @@ void Service::handle(std::shared_ptr<Exchange> exchange, Request request) {
                                                    .id = std::move(id),
                                                    .headers = std::move(headers),
                                                    .body_bytes = request.body.size()});
+  try {
+    dispatch(call, request);
+  } catch (...) {
+    answer_failure(*call, "handling");
+  }
+}
+
+void Service::dispatch(const std::shared_ptr<Call>& call, Request& request) {
   switch (call->route) {
     case Route::kHealth:
       return health(*call);
@@ -369,6 +378,15 @@ void Service::answer_error(Call& call, const ApiError& error) {
   answer(call, error.status, error.to_json());
 }
 
+// A border: a client gets an answer, whatever happens, and the log learns why, but not of what it asked.
+void Service::answer_failure(Call& call, std::string_view what) {
+  spdlog::error("id={}: {} the request failed: {}", call.id, what, http::describe_failure());
+  answer_error(call, {.status = 500,
+                      .message = "The server failed to answer this request.",
+                      .type = "server_error",
+                      .code = "internal_error"});
+}
+
 // Parsing and tokenising happen here for short bodies and on a worker for long ones: ten milliseconds of work
 // on an io thread would hold up every stream on it.
 void Service::prepare(std::shared_ptr<Call> call, std::string body) {
@@ -396,13 +414,13 @@ void Service::prepare(std::shared_ptr<Call> call, std::string body) {
   const auto guarded = [work = std::move(work)]() -> Done {
     try {
       return work();
-    } catch (const std::exception& failure) {  // a border: a client gets an answer, whatever happens
-      spdlog::error("preparing a request failed: {}", failure.what());
-      return [](const auto& to) {
-        to->service.answer_error(*to, {.status = 500,
-                                       .message = "The request could not be prepared.",
-                                       .type = "server_error",
-                                       .code = "internal_error"});
+    } catch (...) {  // told on the connection's thread, where it can be answered
+      return [failure = std::current_exception()](const auto& to) {
+        try {
+          std::rethrow_exception(failure);
+        } catch (...) {
+          to->service.answer_failure(*to, "preparing");
+        }
       };
     }
   };
@@ -413,7 +431,13 @@ void Service::prepare(std::shared_ptr<Call> call, std::string body) {
   boost::asio::post(workers_, [guarded, mailbox = exchange.mailbox(), weak = std::weak_ptr(call)] {
     if (weak.expired()) return;
     mailbox->mail([done = guarded(), weak] {
-      if (const auto alive = weak.lock()) done(alive);
+      const auto alive = weak.lock();
+      if (!alive) return;
+      try {
+        done(alive);
+      } catch (...) {
+        alive->service.answer_failure(*alive, "handling");
+      }
     });
   });
 }
@@ -422,7 +446,7 @@ void Service::generate(std::shared_ptr<Call> call, ApiResult<PreparedGeneration>
   const auto model = context();
   const auto generation = std::make_shared<Generation>(
       *model->model.engine, *model->model.tokenizer, metrics_, call->exchange, *std::move(prepared),
-      GenerationSettings{.ping_interval = options_.ping_interval, .headers = call->headers},
+      GenerationSettings{.id = call->id, .ping_interval = options_.ping_interval, .headers = call->headers},
       [this, call](const GenerationSummary& summary) { log(*call, summary); });
   generation->start();
 }

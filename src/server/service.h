@@ -58,6 +58,8 @@ class Service final : public http::Handler {
 
   void answer(Call& call, int status, std::string body, std::string content_type = "application/json");
   void answer_error(Call& call, const ApiError& error);
+  void answer_failure(Call& call, std::string_view what);  // only inside a catch block
+  void dispatch(const std::shared_ptr<Call>& call, http::Request& request);
   void log(const Call& call, const GenerationSummary& summary);
   void health(Call& call);
   void models(Call& call);

@@ -1,11 +1,13 @@
 #include "server/http/connection.h"
 
-#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/error.hpp>
 #include <cctype>
+
+#include "server/http/failure.h"
 
 namespace tessera::http {
 
@@ -64,7 +66,11 @@ void Connection::tick(steady_clock::time_point now) {
   }
   if (stage_ == Stage::kAnswering && on_tick_) {
     const auto callback = on_tick_;  // may end the answer, which drops the member
-    callback(now);
+    try {
+      callback(now);
+    } catch (...) {
+      fail("a request's timed callback");
+    }
   }
 }
 
@@ -76,7 +82,14 @@ void Connection::close() {
   socket_.close(ignored);
   thread_.connections.erase(self);
   on_tick_ = nullptr;
-  if (const auto gone = std::exchange(on_gone_, nullptr)) gone();
+  const auto gone = std::exchange(on_gone_, nullptr);
+  if (!gone) return;
+  try {
+    gone();
+  } catch (...) {
+    spdlog::error("{}: ending a request whose client has gone failed: {}", request_.client,
+                  describe_failure());
+  }
 }
 
 void Connection::close_if_idle() {
@@ -159,7 +172,12 @@ bool Connection::begin_body() {
   // While it decides, the answer's state is that of a request whose body is left unread.
   if (has_body) keep_alive_ = false;
   stage_ = Stage::kAnswering;
-  if (shared_.handler.refuse(request_, *this)) return false;
+  try {
+    if (shared_.handler.refuse(request_, *this)) return false;
+  } catch (...) {
+    fail("looking at a request's header");
+    return false;
+  }
   stage_ = Stage::kBody;
   if (has_body) keep_alive_ = message.keep_alive();
   if (has_body && request_.header("expect") == "100-continue") {
@@ -178,7 +196,19 @@ void Connection::dispatch() {
   request_ = Request{};
   request_.client = request.client;
   if (input_.size() == 0) read_more();  // notices a client that leaves
-  shared_.handler.handle(shared_from_this(), std::move(request));
+  const auto self = shared_from_this();
+  try {
+    shared_.handler.handle(self, std::move(request));
+  } catch (...) {
+    fail("handling a request");
+  }
+}
+
+// The last border. Whatever the request had put in motion ends with its callbacks.
+void Connection::fail(std::string_view what) {
+  spdlog::error("{}: {} failed: {}", request_.client, what, describe_failure());
+  if (stage_ != Stage::kAnswering) return;
+  respond(shared_.handler.problem(500, "The server failed to answer this request."));
 }
 
 void Connection::refuse(int status, std::string message) {
@@ -207,7 +237,8 @@ void Connection::send_head(const Response& response, std::optional<std::size_t> 
 }
 
 void Connection::respond(Response response) {
-  if (stage_ != Stage::kAnswering || streaming_) return;
+  if (stage_ != Stage::kAnswering) return;
+  if (streaming_) return close();
   send_head(response, response.body.size());
   if (!is_head_ && response.status != 204) outbox_ += response.body;
   answer_complete();

@@ -60,6 +60,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   bool begin_body();  // false: refused
   void dispatch();
   void refuse(int status, std::string message);
+  void fail(std::string_view what);  // only inside a catch block
   void send_head(const Response& response, std::optional<std::size_t> length);
   void answer_complete();
   void flush();

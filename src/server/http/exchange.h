@@ -44,7 +44,8 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // The whole answer at once.
+  // The whole answer at once. After begin_stream the client is cut off instead: what it has begun to read
+  // cannot become another answer, and must not look complete.
   virtual void respond(Response response) = 0;
   // An answer in pieces: begin_stream, any number of write, end_stream.
   virtual void begin_stream(Response head) = 0;
@@ -60,7 +61,8 @@ class Exchange {
   virtual void on_tick(std::function<void(std::chrono::steady_clock::time_point)> callback) = 0;
 };
 
-// What the server does with requests. Called on io threads, several at once.
+// What the server does with requests. Called on io threads, several at once. An exception that leaves a call
+// is logged and answered with 500, or cuts a stream.
 class Handler {
  public:
   virtual ~Handler() = default;

@@ -45,6 +45,17 @@ struct TestHandler : Handler {
       hanging.set_value(std::move(exchange));
       return;
     }
+    if (request.path == "/throw") throw std::runtime_error("thrown");
+    if (request.path == "/throw-in-stream") {
+      exchange->begin_stream({.content_type = "text/event-stream"});
+      exchange->write("half an ");
+      throw 1;
+    }
+    if (request.path == "/throw-later") {
+      exchange->on_tick([](auto) { throw std::runtime_error("thrown later"); });
+      exchange->mailbox()->mail([] { throw std::runtime_error("thrown in a task"); });
+      return;
+    }
     exchange->respond({.status = 404, .body = "nothing at " + request.path});
   }
   Response problem(int status, std::string message) override { return {.status = status, .body = message}; }
@@ -106,6 +117,27 @@ TEST_F(Http, KeepsTheConnectionForTheNextRequest) {
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nabc" + std::to_string(i));
     EXPECT_THAT(client.until("abc" + std::to_string(i)), StartsWith("HTTP/1.1 200 OK\r\n"));
   }
+}
+
+TEST_F(Http, AHandlerThatThrowsIsAnswered500AndTheConnectionGoesOn) {
+  start();
+  Client client(server->port());
+  for (const char* path : {"/throw", "/throw-later", "/throw"}) {
+    client.send("GET " + std::string(path) + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_THAT(client.until("this request."), StartsWith("HTTP/1.1 500 ")) << path;
+  }
+  client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+  EXPECT_THAT(client.until("abc"), StartsWith("HTTP/1.1 200 OK"));
+}
+
+TEST_F(Http, AStreamThatThrowsIsCutSoThatItDoesNotLookComplete) {
+  start();
+  Client client(server->port());
+  client.send("GET /throw-in-stream HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.rest(), testing::Not(HasSubstr("0\r\n\r\n")));
+  Client next(server->port());
+  next.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+  EXPECT_THAT(next.until("abc"), StartsWith("HTTP/1.1 200 OK"));
 }
 
 TEST_F(Http, AnswersPipelinedRequestsInOrder) {

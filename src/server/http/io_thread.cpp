@@ -1,8 +1,11 @@
 #include "server/http/io_thread.h"
 
+#include <spdlog/spdlog.h>
+
 #include <boost/asio/post.hpp>
 
 #include "server/http/connection.h"
+#include "server/http/failure.h"
 
 namespace tessera::http {
 
@@ -16,7 +19,16 @@ IoThread::~IoThread() { stop(); }
 
 void IoThread::start() {
   tick();
-  thread_ = std::thread([this] { context_.run(); });
+  thread_ = std::thread([this] {
+    while (true) {
+      try {
+        context_.run();
+        return;
+      } catch (...) {  // of one event, such as running out of memory while reading; the others go on
+        spdlog::error("an event of an io thread failed: {}", describe_failure());
+      }
+    }
+  });
 }
 
 void IoThread::stop() {

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 namespace tessera::http {
@@ -16,29 +15,11 @@ class Mailbox {
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   // From any thread; never waits for the loop. Tasks run in order.
-  void mail(std::function<void()> task) {
-    const std::lock_guard lock(mutex_);
-    if (closed_) return;
-    tasks_.push_back(std::move(task));
-    if (tasks_.size() == 1) wake_();
-  }
-
-  // On the loop's thread.
-  void deliver() {
-    std::vector<std::function<void()>> tasks;
-    {
-      const std::lock_guard lock(mutex_);
-      tasks.swap(tasks_);
-    }
-    for (auto& task : tasks) task();
-  }
-
-  void close() {
-    std::vector<std::function<void()>> dropped;  // destroyed after the lock: tasks may own what mails
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    dropped.swap(tasks_);
-  }
+  void mail(std::function<void()> task);
+  // On the loop's thread. A task that throws is logged and does not hold up the others; who needs to answer
+  // somebody catches before.
+  void deliver();
+  void close();
 
  private:
   std::function<void()> wake_;

@@ -19,6 +19,7 @@ StubEngine::~StubEngine() {
 
 Result<RequestId> StubEngine::submit(GenerationRequest request, std::shared_ptr<RequestSink> sink) {
   TS_CHECK(!request.prompt.empty());
+  if (options_.on_submit) options_.on_submit(request);
   const std::lock_guard lock(mutex_);
   if (running_.size() >= options_.max_waiting) {
     return Error{ErrorKind::kUnavailable, "",
@@ -41,6 +42,7 @@ Result<RequestId> StubEngine::submit(GenerationRequest request, std::shared_ptr<
 }
 
 void StubEngine::cancel(RequestId id) {
+  if (options_.on_cancel) options_.on_cancel();
   const std::lock_guard lock(mutex_);
   const auto found = running_.find(id.value);
   if (found == running_.end()) return;

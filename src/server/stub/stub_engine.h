@@ -24,6 +24,9 @@ struct StubOptions {
   std::chrono::microseconds step_delay{0};  // between steps
   std::size_t max_waiting = 1'000'000;
   bool paused = false;  // nothing runs until resume()
+  // Called first thing, on the caller's thread; what they throw reaches the caller.
+  std::function<void(const GenerationRequest&)> on_submit = {};
+  std::function<void()> on_cancel = {};
 };
 
 class StubEngine final : public EngineClient {
