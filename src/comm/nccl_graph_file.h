@@ -49,19 +49,4 @@ NcclGraphDecision decide_nccl_graph(const std::optional<NcclGraphFile>& file, co
 Result<NcclGraphDecision> decide_nccl_graph(const char* environment_value, const std::string& group,
                                             int group_size);
 
-// Puts a decision into force while it lives. Hold it over the creation AND the first collective of a
-// communicator, because NCCL connects lazily.
-//
-// The environment belongs to the process, so scopes that agree may live at the same time (the ranks of one
-// group are threads, and each waits for the others inside ncclCommInitRank), and a scope that disagrees waits
-// for them to end. Code that reads or writes the environment by other means must not run meanwhile: create
-// communicators before the worker threads start.
-class NcclGraphScope {
- public:
-  explicit NcclGraphScope(NcclGraphUse use);
-  ~NcclGraphScope();
-  NcclGraphScope(const NcclGraphScope&) = delete;
-  NcclGraphScope& operator=(const NcclGraphScope&) = delete;
-};
-
 }  // namespace tessera

@@ -3,14 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <latch>
-#include <thread>
-
-#include "comm/xml_tags.h"
 
 namespace tessera {
 namespace {
@@ -154,90 +148,6 @@ TEST(NcclGraphDecision, AnEmptyVariableIsHidden) {
   const auto decision = decide_nccl_graph("", "tp", 4);
   ASSERT_TRUE(decision.ok());
   EXPECT_EQ(decision->use, NcclGraphUse::kRemove);
-}
-
-class Scope : public testing::Test {
- protected:
-  void SetUp() override { setenv("NCCL_GRAPH_FILE", "a.xml", 1); }
-  void TearDown() override { unsetenv("NCCL_GRAPH_FILE"); }
-  static std::string value() {
-    const char* found = std::getenv("NCCL_GRAPH_FILE");
-    return found ? found : "(none)";
-  }
-};
-
-TEST_F(Scope, RemoveHidesTheVariableUntilItsEnd) {
-  {
-    const NcclGraphScope scope(NcclGraphUse::kRemove);
-    EXPECT_EQ(value(), "(none)");
-  }
-  EXPECT_EQ(value(), "a.xml");
-}
-
-TEST_F(Scope, KeepLeavesTheVariable) {
-  const NcclGraphScope scope(NcclGraphUse::kKeep);
-  EXPECT_EQ(value(), "a.xml");
-}
-
-TEST_F(Scope, AVariableThatWasNotThereDoesNotAppear) {
-  unsetenv("NCCL_GRAPH_FILE");
-  { const NcclGraphScope scope(NcclGraphUse::kRemove); }
-  EXPECT_EQ(value(), "(none)");
-}
-
-// Ranks that are threads meet inside ncclCommInitRank: a scope that let one in at a time would never return.
-TEST_F(Scope, TheRanksOfOneGroupMayAllBeInside) {
-  std::latch all_inside(4);
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < 4; ++r) {
-    ranks.emplace_back([&] {
-      const NcclGraphScope scope(NcclGraphUse::kRemove);
-      all_inside.arrive_and_wait();
-      EXPECT_EQ(value(), "(none)");
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  EXPECT_EQ(value(), "a.xml");
-}
-
-TEST_F(Scope, GroupsThatDisagreeNeverOverlap) {
-  std::atomic<int> keeping = 0;
-  std::atomic<int> removing = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, remove = t % 2 == 0] {
-      for (int i = 0; i < 200; ++i) {
-        const NcclGraphScope scope(remove ? NcclGraphUse::kRemove : NcclGraphUse::kKeep);
-        ++(remove ? removing : keeping);
-        EXPECT_EQ((remove ? keeping : removing).load(), 0);
-        EXPECT_EQ(value(), remove ? "(none)" : "a.xml");
-        --(remove ? removing : keeping);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST(XmlTags, KeepsAttributesInOrderAndCountsLines) {
-  XmlTags tags("<a x=\"1\"\n y = '2' />\n</b>");
-  const auto first = tags.next();
-  ASSERT_TRUE(first.ok() && first->has_value());
-  EXPECT_EQ((*first)->kind, XmlTag::Kind::kEmpty);
-  EXPECT_EQ((*first)->attribute("x"), "1");
-  EXPECT_EQ((*first)->attribute("y"), "2");
-  EXPECT_EQ((*first)->attribute("z"), std::nullopt);
-  EXPECT_EQ(tags.line(), 2);
-  const auto second = tags.next();
-  ASSERT_TRUE(second.ok() && second->has_value());
-  EXPECT_EQ((*second)->kind, XmlTag::Kind::kClose);
-  EXPECT_FALSE((*tags.next()).has_value());
-}
-
-TEST(XmlTags, RefusesUnfinishedTags) {
-  for (const char* text : {"<", "<a", "<a x", "<a x=", "<a x=\"", "<a x=1>", "<a x=\"1\" x=\"2\">", "</a/>",
-                           "</a b=\"\">", "<?xml", "< a>"}) {
-    EXPECT_FALSE(XmlTags(text).next().ok()) << text;
-  }
 }
 
 }  // namespace

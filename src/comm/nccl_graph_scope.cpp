@@ -1,9 +1,12 @@
+#include "comm/nccl_graph_scope.h"
+
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "base/check.h"
-#include "comm/nccl_graph_file.h"
 
 namespace tessera {
 namespace {
