@@ -30,6 +30,7 @@ WordIndex WordIndex::of(const Tree& tree, const Repository& repository) {
   if (const auto cached = load_text(path);
       cached && cached->starts_with(kMagic) && (cached->size() - kMagic.size()) % 8 == 0) {
     index.hashes_.resize((cached->size() - kMagic.size()) / 8);
+    if (index.hashes_.empty()) return index;  // a tree without words; memcpy takes no null
     std::memcpy(index.hashes_.data(), cached->data() + kMagic.size(), index.hashes_.size() * 8);
     return index;
   }
