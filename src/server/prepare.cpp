@@ -219,6 +219,8 @@ ApiResult<MakeConstraint> constraint_of(const PrepareContext& context, const Cha
   // Without a reasoning parser nothing of the answer is a thought, whatever the prompt ends with.
   const auto start =
       choice.splitter.thinking == MarkerMode::kParse ? choice.splitter.start : SplitterOptions::kInContent;
+  const LeastLength least{.tokens = request.options.sampling.min_tokens,
+                          .stop_tokens = request.options.sampling.stop_token_ids};
   const ToolChoice& tools = request.tool_choice;
   if (tools.kind == ToolChoice::kRequired || tools.kind == ToolChoice::kNamed) {
     ForcedCalls calls{.functions = {},
@@ -232,16 +234,16 @@ ApiResult<MakeConstraint> constraint_of(const PrepareContext& context, const Cha
       calls.functions.push_back({tool.name, std::move(arguments)});
       if (tools.kind == ToolChoice::kNamed) break;
     }
-    return MakeConstraint([vocabulary = context.vocabulary, calls, start](std::size_t) {
-      return make_tool_constraint(vocabulary, calls, start);
+    return MakeConstraint([vocabulary = context.vocabulary, calls, start, least](std::size_t) {
+      return make_tool_constraint(vocabulary, calls, start, least);
     });
   }
   if (request.response_format.kind == ResponseFormat::kText) return MakeConstraint();
   const bool any = request.response_format.kind == ResponseFormat::kJsonObject;
   TS_TRY(auto document, grammar_of(context, any ? Json() : request.response_format.schema,
                                    any ? "response_format" : "response_format.json_schema.schema"));
-  return MakeConstraint([vocabulary = context.vocabulary, document, start](std::size_t) {
-    return make_json_constraint(vocabulary, document, start);
+  return MakeConstraint([vocabulary = context.vocabulary, document, start, least](std::size_t) {
+    return make_json_constraint(vocabulary, document, start, least);
   });
 }
 
@@ -282,6 +284,7 @@ ApiResult<PreparedGeneration> prepare_chat(const PrepareContext& context, const 
   out.choices.push_back(choice_options(context, request.options));
   settle_parsers(context, request, prompt, out.choices.front());
   TS_TRY(out.constrain, constraint_of(context, request, out.choices.front()));
+  if (out.constrain) request.options.sampling.min_tokens = 0;  // the constraint sees to it
   out.prompts.push_back(std::move(prompt.tokens));
   out.max_tokens.push_back(max_tokens);
   out.report_prompt_logprobs = answer.prompt_logprobs;

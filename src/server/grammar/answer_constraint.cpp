@@ -25,11 +25,12 @@ class AnswerConstraint final : public TokenConstraint {
  public:
   AnswerConstraint(std::shared_ptr<const ConstraintVocabulary> vocabulary,
                    std::shared_ptr<GrammarMatcher> document, std::optional<ForcedCalls> calls,
-                   SplitterOptions::Start start)
+                   SplitterOptions::Start start, LeastLength least)
       : shared_(std::move(vocabulary)),
         vocabulary_(*shared_),
         document_(std::move(document)),
-        calls_(std::move(calls)) {
+        calls_(std::move(calls)),
+        least_(std::move(least)) {
     now_.stage = !vocabulary_.markers.has_thinking()      ? Stage::kOpening
                  : start == SplitterOptions::kInReasoning ? Stage::kThought
                  : start == SplitterOptions::kUndecided   ? Stage::kMayThink
@@ -75,6 +76,7 @@ class AnswerConstraint final : public TokenConstraint {
         allow_end(mask);
         break;
     }
+    if (history_.size() < static_cast<std::size_t>(least_.tokens)) forbid_ending(mask);
     // A place without a way on exists only where a limit of the matcher was hit: the answer ends there.
     if (std::ranges::all_of(mask, [](std::uint64_t word) { return word == 0; })) allow_end(mask);
   }
@@ -168,6 +170,18 @@ class AnswerConstraint final : public TokenConstraint {
   void allow_end(std::vector<std::uint64_t>& mask) const {
     for (const std::int32_t token : vocabulary_.end_tokens) allow(mask, token);
   }
+  // Unless nothing else is left: a complete document may end, however short it is.
+  void forbid_ending(std::vector<std::uint64_t>& mask) const {
+    std::vector<std::uint64_t> longer = mask;
+    const auto forbid = [&](std::int32_t token) {
+      if (token >= 0 && token < vocabulary_.vocab) {
+        longer[static_cast<std::size_t>(token) / 64] &= ~(std::uint64_t{1} << (token % 64));
+      }
+    };
+    std::ranges::for_each(vocabulary_.end_tokens, forbid);
+    std::ranges::for_each(least_.stop_tokens, forbid);
+    if (std::ranges::any_of(longer, [](std::uint64_t word) { return word != 0; })) mask = std::move(longer);
+  }
   void allow_opening(std::vector<std::uint64_t>& mask) const {
     if (document_) {
       merge(mask, *document_->allowed(document_->start()));
@@ -224,6 +238,7 @@ class AnswerConstraint final : public TokenConstraint {
   const ConstraintVocabulary& vocabulary_;
   std::shared_ptr<GrammarMatcher> document_;  // null: tools; shared with other requests for the same schema
   std::optional<ForcedCalls> calls_;
+  LeastLength least_;
   Now now_;
   std::vector<Now> history_;  // before each accepted token
 };
@@ -245,13 +260,16 @@ ConstraintVocabulary::ConstraintVocabulary(const Tokenizer& tokenizer, std::int3
 
 std::shared_ptr<TokenConstraint> make_json_constraint(std::shared_ptr<const ConstraintVocabulary> vocabulary,
                                                       std::shared_ptr<GrammarMatcher> document,
-                                                      SplitterOptions::Start start) {
-  return std::make_shared<AnswerConstraint>(std::move(vocabulary), std::move(document), std::nullopt, start);
+                                                      SplitterOptions::Start start, LeastLength least) {
+  return std::make_shared<AnswerConstraint>(std::move(vocabulary), std::move(document), std::nullopt, start,
+                                            std::move(least));
 }
 
 std::shared_ptr<TokenConstraint> make_tool_constraint(std::shared_ptr<const ConstraintVocabulary> vocabulary,
-                                                      ForcedCalls calls, SplitterOptions::Start start) {
-  return std::make_shared<AnswerConstraint>(std::move(vocabulary), nullptr, std::move(calls), start);
+                                                      ForcedCalls calls, SplitterOptions::Start start,
+                                                      LeastLength least) {
+  return std::make_shared<AnswerConstraint>(std::move(vocabulary), nullptr, std::move(calls), start,
+                                            std::move(least));
 }
 
 }  // namespace tessera

@@ -40,11 +40,19 @@ struct ForcedCalls {
   bool several = true;           // more than one call may come
 };
 
+// min_tokens of a constrained answer. The engine bans ending tokens blindly, and where the grammar allows
+// nothing else no token is left; here they are banned only while there is another way on.
+struct LeastLength {
+  std::int32_t tokens = 0;
+  std::vector<std::int32_t> stop_tokens = {};  // banned until then, besides the model's end tokens
+};
+
 // `start`: as for the splitter; kUndecided: a thought may come or not.
 std::shared_ptr<TokenConstraint> make_json_constraint(std::shared_ptr<const ConstraintVocabulary> vocabulary,
                                                       std::shared_ptr<GrammarMatcher> document,
-                                                      SplitterOptions::Start start);
+                                                      SplitterOptions::Start start, LeastLength least = {});
 std::shared_ptr<TokenConstraint> make_tool_constraint(std::shared_ptr<const ConstraintVocabulary> vocabulary,
-                                                      ForcedCalls calls, SplitterOptions::Start start);
+                                                      ForcedCalls calls, SplitterOptions::Start start,
+                                                      LeastLength least = {});
 
 }  // namespace tessera

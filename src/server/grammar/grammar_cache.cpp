@@ -18,7 +18,7 @@ Result<std::shared_ptr<GrammarMatcher>> GrammarCache::of_schema(const nlohmann::
   } else {
     TS_TRY(grammar, compile_schema(schema));
   }
-  auto made = std::make_shared<GrammarMatcher>(std::move(grammar), trie_);
+  auto made = std::make_shared<GrammarMatcher>(std::move(grammar), trie_, library_);
   const std::lock_guard lock(mutex_);
   if (known_.size() >= kMost) known_.clear();
   return known_.try_emplace(std::move(key), std::move(made)).first->second;

@@ -25,6 +25,7 @@ class GrammarCache {
   static constexpr std::size_t kMost = 64;  // then it starts afresh; running requests keep theirs
 
   const TokenTrie& trie_;
+  std::shared_ptr<MaskLibrary> library_ = std::make_shared<MaskLibrary>();  // shared with the matchers
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<GrammarMatcher>> known_;
 };

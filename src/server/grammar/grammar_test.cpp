@@ -191,6 +191,39 @@ TEST(Matcher, MaskAgreesWithReadingEachToken) {
   }
 }
 
+// Through every state of a nested document, at the limit of nesting, and with what other grammars left in the
+// library: the mask is what reading each token says.
+TEST(Matcher, MaskAgreesWithReadingAtAnyDepthAndWithASharedLibrary) {
+  const TokenTrie trie({texts().begin(), texts().end()});
+  const auto library = std::make_shared<MaskLibrary>();
+  const std::string deep = "{\"a\":" + std::string(240, '[');
+  for (const char* text :
+       {R"({"type":"string"})", R"({"type":"array","items":{"type":"string","maxLength":3}})", R"({})",
+        R"({"type":"object"})"}) {
+    GrammarMatcher matcher(*compile_schema(schema(text)), trie, library);
+    for (std::string document : {std::string(R"("a\n1")"), std::string(R"(["ab","",")"), deep + "[\"a\",1.5e",
+                                 std::string(R"({"a\"":[{"b":12,"c":[)")}) {
+      for (std::size_t cut = 0; cut <= document.size(); ++cut) {
+        const auto state = matcher.read(matcher.start(), document.substr(0, cut));
+        if (state == GrammarMatcher::kDead) break;
+        const auto mask = matcher.allowed(state);
+        for (std::size_t token = 0; token < texts().size(); ++token) {
+          ASSERT_EQ((((*mask)[token / 64] >> (token % 64)) & 1) != 0,
+                    matcher.read(state, texts()[token]) != GrammarMatcher::kDead)
+              << text << " after " << document.substr(0, cut) << " token " << token;
+        }
+      }
+    }
+  }
+}
+
+TEST(MaskLibrary, ForgetsInsteadOfGrowing) {
+  MaskLibrary library;
+  for (int i = 0; i < 1'000; ++i) library.keep(std::to_string(i), std::make_shared<const LocalMask>());
+  EXPECT_NE(library.find("999"), nullptr);
+  EXPECT_EQ(library.find("0"), nullptr);
+}
+
 TEST(Matcher, EndsOnlyWhereTheDocumentIsWhole) {
   Matcher m(nullptr);
   const auto state = m.matcher->read(m.matcher->start(), R"({"a":{}})");
