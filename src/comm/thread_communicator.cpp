@@ -106,7 +106,7 @@ class ThreadCommunicator final : public Communicator {
   void broadcast(void* data, std::size_t bytes, int root) override {
     TS_CHECK(root >= 0 && root < size(), root, size());
     publish(data, "broadcast");
-    if (rank_ != root) std::memcpy(data, group_->in[static_cast<std::size_t>(root)], bytes);
+    if (rank_ != root && bytes > 0) std::memcpy(data, group_->in[static_cast<std::size_t>(root)], bytes);
     wait("broadcast");
   }
 

@@ -69,7 +69,7 @@ class MpiCommunicator final : public Communicator {
   void broadcast(void* data, std::size_t bytes, int root) override {
     TS_CHECK(root >= 0 && root < size(), root, size());
     group_->broadcast(local_, data, bytes, root);
-    if (rank() != root) std::memcpy(data, group_->gathered(0, bytes), bytes);
+    if (rank() != root && bytes > 0) std::memcpy(data, group_->gathered(0, bytes), bytes);
   }
 
   void barrier() override { group_->gather(local_, nullptr, 0, "barrier"); }
