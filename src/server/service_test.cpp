@@ -1,4 +1,6 @@
 // What clients see of the service: routes, keys, limits, metrics, leaving and draining.
+#include <ctime>
+
 #include "server/server_fixture.h"
 
 namespace tessera {
@@ -143,7 +145,7 @@ TEST_F(ServerTest, LargeRequestsAreWorkedOnAsideAndAnswered) {
 
 TEST_F(ServerTest, TextThatCannotFitIsRefusedWithoutTokenisingIt) {
   start("x");
-  const auto began = Clock::now();
+  const std::clock_t began = std::clock();  // CPU time of all threads: machines that test are often busy
   for (const std::string& path : {std::string("/v1/completions"), std::string("/v1/chat/completions")}) {
     const std::string text(5'000'000, 'a');
     const Json messages = Json::array({Json{{"role", "user"}, {"content", text}}});
@@ -151,7 +153,7 @@ TEST_F(ServerTest, TextThatCannotFitIsRefusedWithoutTokenisingIt) {
     EXPECT_EQ(refused.status, 400);
     EXPECT_EQ(refused.json()["error"]["code"], "context_length_exceeded");
   }
-  EXPECT_LT(Clock::now() - began, 2s);
+  EXPECT_LT(std::clock() - began, 2 * CLOCKS_PER_SEC);
 }
 
 TEST_F(ServerTest, SilenceIsFilledWithPings) {  // vllm#50604
