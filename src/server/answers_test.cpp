@@ -231,5 +231,18 @@ TEST_F(ServerTest, StopStringsEndTheRequestInTheEngineToo) {
   EXPECT_TRUE(eventually([&] { return engine->stats().running == 0; }));
 }
 
+// Ending is banned until min_tokens; where the document is complete nothing else is left, and it may end.
+TEST_F(ServerTest, ACompleteDocumentEndsBeforeMinTokens) {
+  start("\"x\"<|im_end|>");
+  const std::string format =
+      R"("response_format":{"type":"json_schema","json_schema":{"schema":{"const":"x"}}},)";
+  const Json choice = chat(format + R"("min_tokens":40,"max_tokens":50)").json()["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "\"x\"");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_EQ(engine->last_request().sampling.min_tokens, 0);  // or the engine would ban what is left
+  chat(R"("min_tokens":40,"max_tokens":50)");
+  EXPECT_EQ(engine->last_request().sampling.min_tokens, 40);
+}
+
 }  // namespace
 }  // namespace tessera
