@@ -42,7 +42,7 @@ struct TestHandler : Handler {
     }
     if (request.path == "/hang") {
       exchange->on_gone([this] { gone.set_value(); });
-      hanging.set_value(std::move(exchange));
+      hanging.set_value(exchange);
       return;
     }
     if (request.path == "/throw") throw std::runtime_error("thrown");
@@ -61,7 +61,7 @@ struct TestHandler : Handler {
   Response problem(int status, std::string message) override { return {.status = status, .body = message}; }
 
   std::promise<void> gone;
-  std::promise<std::shared_ptr<Exchange>> hanging;
+  std::promise<std::weak_ptr<Exchange>> hanging;  // weak: this outlives the server
 };
 
 struct Client {
@@ -265,7 +265,7 @@ TEST_F(Http, CutsAStreamThatPilesUpUnread) {
   start();
   Client client(server->port());
   client.send("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
-  const auto exchange = handler.hanging.get_future().get();
+  const auto exchange = handler.hanging.get_future().get().lock();
   exchange->mailbox()->mail([exchange] {
     exchange->begin_stream({});
     for (int i = 0; i < 100; ++i) exchange->write(std::string(100'000, 'x'));
@@ -288,7 +288,7 @@ TEST_F(Http, DrainingLetsOpenRequestsFinish) {
   start();
   Client client(server->port());
   client.send("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
-  const auto exchange = handler.hanging.get_future().get();
+  const auto exchange = handler.hanging.get_future().get().lock();
   server->drain();
   exchange->mailbox()->mail([exchange] { exchange->respond({.body = "done"}); });
   const std::string answer = client.rest();
@@ -309,7 +309,7 @@ TEST_F(Http, MailToAStoppedServerIsDropped) {
   start();
   Client client(server->port());
   client.send("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
-  auto box = handler.hanging.get_future().get()->mailbox();
+  auto box = handler.hanging.get_future().get().lock()->mailbox();
   server.reset();
   box->mail([] { FAIL() << "ran"; });
 }
