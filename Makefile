@@ -24,9 +24,11 @@ test: test-deps
 	@tools/install-bin build/release/bin
 	@ctest --preset release
 
+# Benchmarks are built with the tests; run them one by one on a quiet machine: build/release/bin/backend_cpu_bench --help
 bench: test-deps
-	@cmake --preset bench $(QUIET)
-	@cmake --build --preset bench
+	@cmake --preset release $(QUIET)
+	@cmake --build --preset release
+	@ls build/release/bin/*_bench
 
 deps:
 	@tools/install-deps
