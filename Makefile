@@ -22,7 +22,7 @@ test: test-deps
 	@cmake --preset release $(QUIET)
 	@cmake --build --preset release
 	@tools/install-bin build/release/bin
-	@ctest --preset release
+	@ctest --preset release -j $$(nproc)
 
 # Benchmarks are built with the tests; run them one by one on a quiet machine: build/release/bin/backend_cpu_bench --help
 bench: test-deps
