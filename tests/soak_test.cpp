@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/test_seed.h"
 #include "support/golden.h"
 #include "support/live_engine.h"
 
@@ -51,9 +52,7 @@ GenerationRequest random_request(std::mt19937& random, const std::vector<std::in
 TEST(Soak, EverythingIsBackAtItsBaselineAfterRandomCancellations) {
   const char* wanted = std::getenv("TESSERA_SOAK_SECONDS");
   const std::chrono::seconds duration(wanted != nullptr ? std::atoi(wanted) : 60);
-  const char* given_seed = std::getenv("TESSERA_SEED");
-  const unsigned seed =
-      given_seed != nullptr ? static_cast<unsigned>(std::atoi(given_seed)) : std::random_device{}();
+  const unsigned seed = test_seed();
   RecordProperty("seed", std::to_string(seed));
   SCOPED_TRACE("TESSERA_SEED=" + std::to_string(seed));
 

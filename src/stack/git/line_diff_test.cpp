@@ -5,6 +5,7 @@
 #include <random>
 #include <regex>
 
+#include "base/test_seed.h"
 #include "stack/git/scratch_repository.h"
 
 namespace tessera::stack {
@@ -31,7 +32,7 @@ TEST(LineDiff, ALostFinalNewlineIsAChangeOfThatLine) {
 
 TEST(LineDiff, IsGitsOwnDifferenceOnRandomTexts) {
   const ScratchRepository scratch;
-  const auto seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   const auto text = [&](int lines) {

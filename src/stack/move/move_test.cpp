@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "base/test_seed.h"
 #include "stack/compose/composer.h"
 #include "stack/compose/scratch_stack.h"
 #include "stack/move/absorb.h"
@@ -162,7 +163,7 @@ TEST(Target, WholePathsClashAsWholes) {
 
 // Where git merges without a conflict and we place everything, the results are equal, file by file.
 TEST(TargetProperty, EqualsGitsMergeWhereNeitherConflicts) {
-  const auto seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   int compared = 0;
@@ -214,7 +215,9 @@ TEST(TargetProperty, EqualsGitsMergeWhereNeitherConflicts) {
         continue;
       }
       ++compared;
-      EXPECT_EQ(*mine.bytes, git.text + "\n") << path;
+      // Without atoms left to place (both sides made the same edit) the target's own blob stands.
+      const std::string bytes = mine.bytes ? *mine.bytes : *workspace.repository.read(mine.oid);
+      EXPECT_EQ(bytes, git.text + "\n") << path;
     }
   }
   EXPECT_GT(compared, 10);
