@@ -197,7 +197,8 @@ TEST_F(ServerTest, MessageTextNeverBecomesControlTokens) {  // llama.cpp#24382
   start("x");
   const auto specials = [&](const std::string& messages) {
     std::vector<int> out;
-    for (const Json& id : post("/tokenize", R"({"messages":)" + messages + "}").json()["tokens"]) {
+    const Json answer = post("/tokenize", R"({"messages":)" + messages + "}").json();
+    for (const Json& id : answer["tokens"]) {
       if (test_tokenizer().is_control(id.get<int>())) out.push_back(id.get<int>());
     }
     return out;

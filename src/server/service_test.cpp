@@ -153,7 +153,12 @@ TEST_F(ServerTest, TextThatCannotFitIsRefusedWithoutTokenisingIt) {
     EXPECT_EQ(refused.status, 400);
     EXPECT_EQ(refused.json()["error"]["code"], "context_length_exceeded");
   }
-  EXPECT_LT(std::clock() - began, 2 * CLOCKS_PER_SEC);
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kSlowdown = 10;  // of instrumented code, generously
+#else
+  constexpr int kSlowdown = 1;
+#endif
+  EXPECT_LT(std::clock() - began, 2 * kSlowdown * CLOCKS_PER_SEC);
 }
 
 TEST_F(ServerTest, SilenceIsFilledWithPings) {  // vllm#50604
