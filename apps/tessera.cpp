@@ -9,6 +9,8 @@
 #include "generate.h"
 #include "serve.h"
 #include "serve_flags.h"
+#include "usage/completion.h"
+#include "usage/man_page.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +28,16 @@ constexpr const char* kGenerateExamples = R"(
 Examples:
   tessera generate models/tessera-tiny --prompt "The captain stood upon the deck and"
   tessera generate models/tessera-tiny --chat --prompt "Who are you?" --temperature 0)";
+
+constexpr const char* kExamples = R"(
+Examples:
+  tessera serve models/tessera-tiny
+  tessera generate models/tessera-tiny --chat --prompt "Who are you?"
+  tessera serve --help
+  source <(tessera completion bash)
+  tessera man | man -l -
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 // Environment variables are read here and nowhere else.
 void read_environment(ServeFlags& flags) {
@@ -55,6 +67,7 @@ int run(const std::vector<std::string>& arguments) {
   CLI::App app("Serves Kimi-class models: exact, fast, OpenAI-compatible.", "tessera");
   app.set_version_flag("--version", "tessera " TESSERA_VERSION);
   app.require_subcommand(1);
+  app.footer(kExamples);
 
   ServeFlags serve_flags;
   read_environment(serve_flags);
@@ -94,6 +107,15 @@ int run(const std::vector<std::string>& arguments) {
   inspect_command->add_flag("--json", json, "Print JSON");
   inspect_command->footer("\nExample:\n  tessera inspect models/tessera-tiny");
 
+  std::string shell;
+  CLI::App* completion = app.add_subcommand("completion", "Shell completion, to be sourced");
+  completion->add_option("shell", shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->footer("\nExample:\n  source <(tessera completion bash)");
+  CLI::App* man = app.add_subcommand("man", "This help as a manual page");
+  man->footer("\nExample:\n  tessera man | man -l -");
+
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);
@@ -103,6 +125,10 @@ int run(const std::vector<std::string>& arguments) {
   for (CLI::App* command : {serve, generate}) {
     if (command->parsed() && !command->remaining().empty())
       return print_error(unknown_argument(*command, command->remaining().front()));
+  }
+  if (completion->parsed() || man->parsed()) {
+    std::cout << (man->parsed() ? man_page(app) : *completion_script("tessera", shell));
+    return 0;
   }
   if (inspect_command->parsed()) return run_inspect(inspected, json);
   if (const auto checked = check_flags(serve->parsed() ? serve_flags : generate_flags.engine); !checked)

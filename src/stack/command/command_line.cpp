@@ -3,9 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 
-#include "stack/command/completion.h"
 #include "stack/command/session.h"
 #include "stack/command/verbs.h"
+#include "usage/completion.h"
+#include "usage/man_page.h"
 
 namespace tessera::stack {
 namespace {
@@ -21,8 +22,6 @@ constexpr const char* kExamples =
     "\n"
     "Exit codes: 0 done and true, 1 done and the answer is no, 2 wrong usage, 3 bad input, 4 conflicts to "
     "solve, 5 a bug of ours.\n";
-
-std::string man_page(const CLI::App& app);
 
 // All verbs with their flags; `chosen` becomes what the parsed line asks for.
 class Verbs {
@@ -229,7 +228,7 @@ class Verbs {
     CLI::App* completion = verb(
         app_, "completion", "Shell completion, to be sourced",
         [this](const Session& s) -> Result<Exit> {
-          s.out << completion_script(shell_);
+          s.out << *completion_script("tessera-stack", shell_);  // the name was checked
           return Exit::kTrue;
         },
         "  source <(tessera-stack completion bash)\n");
@@ -264,44 +263,6 @@ class Verbs {
   std::string shell_;
   bool force_undo_ = false;
 };
-
-// roff, from the same definitions as --help.
-std::string man_page(const CLI::App& app) {
-  const auto escaped = [](const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-      if (c == '\\')
-        out += "\\e";
-      else if (c == '-')
-        out += "\\-";
-      else
-        out += c;
-    }
-    return out;
-  };
-  const auto options = [&](const CLI::App& of) {
-    std::string out;
-    for (const CLI::Option* option : of.get_options()) {
-      out += ".TP\n.B " + escaped(option->get_name(option->get_positional(), true)) + "\n" +
-             escaped(option->get_description()) + "\n";
-    }
-    return out;
-  };
-  std::string out = ".TH TESSERA\\-STACK 1\n.SH NAME\ntessera\\-stack \\- " + escaped(app.get_description()) +
-                    "\n.SH SYNOPSIS\n.B tessera\\-stack\n.I VERB\n[flags]\n.SH FLAGS OF ALL VERBS\n" +
-                    options(app) + ".SH VERBS\n";
-  const std::function<void(const CLI::App&, const std::string&)> verbs = [&](const CLI::App& of,
-                                                                             const std::string& prefix) {
-    for (const CLI::App* sub : of.get_subcommands([](const CLI::App*) { return true; })) {
-      out += ".SS " + escaped(prefix + sub->get_name()) + "\n" + escaped(sub->get_description()) + "\n" +
-             options(*sub);
-      if (!sub->get_footer().empty()) out += ".PP\n.nf\n" + escaped(sub->get_footer()) + ".fi\n";
-      verbs(*sub, prefix + sub->get_name() + " ");
-    }
-  };
-  verbs(app, "");
-  return out + ".SH NOTES\n.nf\n" + escaped(app.get_footer()) + ".fi\n";
-}
 
 }  // namespace
 
