@@ -43,6 +43,11 @@ if(TESSERA_SANITIZE)
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
 endif()
 
+if(TESSERA_FUZZ)
+  # Coverage in the libraries too: a fuzz target alone is a few lines, and libFuzzer sees only what is instrumented.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+endif()
+
 if(NOT TESSERA_CUDA STREQUAL "OFF")
   find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
   if(NVCC)

@@ -1,6 +1,6 @@
 // Any text as config.json: refused in one line, or the parameter list and the report can be made of it.
 //
-//   model_config_fuzz src/checkpoint/testdata/fuzz/model_config
+//   model_config_fuzz src/checkpoint/testdata/model_config_fuzz
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // Any bytes as a safetensors file: refused, or its entries lie in order inside the file and fill it.
 //
-//   safetensors_fuzz src/checkpoint/testdata/fuzz/safetensors
+//   safetensors_fuzz src/checkpoint/testdata/safetensors_fuzz
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // Any text as model.safetensors.index.json: refused, or it names files of its own folder alone.
 //
-//   shard_index_fuzz src/checkpoint/testdata/fuzz/shard_index
+//   shard_index_fuzz src/checkpoint/testdata/shard_index_fuzz
 #include <cstddef>
 #include <cstdint>
 

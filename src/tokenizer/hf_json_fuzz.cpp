@@ -1,4 +1,4 @@
-// Any bytes as tokenizer.json: an error, or a tokenizer that gives back what it was given.
+// Any bytes as tokenizer.json: an error, or a tokenizer that encodes any text and decodes what it made of it.
 #include "tokenizer/hf_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
