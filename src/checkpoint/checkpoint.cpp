@@ -91,12 +91,14 @@ std::vector<std::int64_t> Checkpoint::token_map(std::string_view name) const {
 }
 
 void Checkpoint::read_ahead(std::string_view name) const {
+  if (zeros_.data() != nullptr) return;
   const Spans spans = spans_of(bound(name));
   read_pages(spans.data);
   read_pages(spans.scale);
 }
 
 void Checkpoint::drop(std::string_view name) const {
+  if (zeros_.data() != nullptr) return;
   const Spans spans = spans_of(bound(name));
   for (const auto& copy : binding_.realigned) {
     if (copy.get() == spans.data.data() || copy.get() == spans.scale.data()) return;  // memory, not a file

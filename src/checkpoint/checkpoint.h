@@ -27,12 +27,17 @@
 #include "checkpoint/model_config.h"
 #include "checkpoint/parameters.h"
 #include "checkpoint/tensor_files.h"
+#include "checkpoint/zero_pages.h"
 
 namespace tessera {
 
 class Checkpoint {
  public:
   static Result<Checkpoint> open(const std::filesystem::path& folder);
+  // The same names, shapes and formats, but every value is zero and no file is read: for planning memory by
+  // the code that loads. From a config: in the formats that it promises.
+  static Result<Checkpoint> outline(const ModelConfig& config);
+  Result<Checkpoint> outline() const;
 
   const ModelConfig& config() const { return config_; }
   const std::filesystem::path& folder() const { return folder_; }
@@ -49,18 +54,21 @@ class Checkpoint {
   void read_ahead(std::string_view name) const;
   void drop(std::string_view name) const;
   std::int64_t stored_bytes(std::string_view name) const;  // data and scales, for progress
+  ModuleClass module_class(std::string_view name) const { return bound(name).parameter.module_class; }
 
   const Binding& binding() const { return binding_; }
   std::int64_t total_bytes() const { return binding_.bytes; }  // of the parameters that are used
 
  private:
   Checkpoint() = default;
+  static Result<Checkpoint> outline(const ModelConfig& config, std::vector<BoundParameter> parameters);
   const BoundParameter& bound(std::string_view name) const;
 
-  std::filesystem::path folder_;
+  std::filesystem::path folder_;  // empty: an outline
   ModelConfig config_;
   TensorFiles files_;
-  Binding binding_;  // points into files_
+  ZeroPages zeros_;  // of an outline
+  Binding binding_;  // points into files_, or zeros_
 };
 
 }  // namespace tessera

@@ -121,16 +121,6 @@ void line(std::string& out, const char* label, const std::string& value) {
   out += text + value + "\n";
 }
 
-// The format that a config promises for a parameter: what a checkpoint made by its recipe holds.
-WeightFormat promised(const ModelConfig& config, const Parameter& p, bool ignored) {
-  const bool quantised = p.role == ParameterRole::kLinear && p.module_class != ModuleClass::kHead && !ignored;
-  if (quantised && config.quantisation.scheme == QuantisationScheme::kInt4Group32)
-    return WeightFormat::kInt4Group32;
-  if (quantised && config.quantisation.scheme == QuantisationScheme::kFp8Block128)
-    return WeightFormat::kFp8Block128;
-  return WeightFormat::kBF16;
-}
-
 }  // namespace
 
 KvRowShape kv_row_shape(const ModelConfig& config) {
@@ -171,7 +161,7 @@ Inspection inspect(const ModelConfig& config) {
     const bool ignored = rules && p.is_matrix() && rules->match(p.name, p.name);
     if (p.optional) continue;
     if (p.is_matrix()) {
-      const WeightFormat format = promised(config, p, ignored);
+      const WeightFormat format = promised_format(config, p, ignored);
       sum.add(p, name_of(format), tensors_of(format), weight_bytes(format, p.rows, p.cols));
     } else {
       const DType dtype = p.role == ParameterRole::kTokenMap       ? DType::kI64

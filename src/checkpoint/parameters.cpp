@@ -183,6 +183,16 @@ std::vector<Parameter> parameters_of(const ModelConfig& config) {
   return config.draft ? lister.draft() : lister.target();
 }
 
+WeightFormat promised_format(const ModelConfig& config, const Parameter& matrix, bool ignored) {
+  const bool quantised =
+      matrix.role == ParameterRole::kLinear && matrix.module_class != ModuleClass::kHead && !ignored;
+  if (quantised && config.quantisation.scheme == QuantisationScheme::kInt4Group32)
+    return WeightFormat::kInt4Group32;
+  if (quantised && config.quantisation.scheme == QuantisationScheme::kFp8Block128)
+    return WeightFormat::kFp8Block128;
+  return WeightFormat::kBF16;
+}
+
 int tensors_of(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:

@@ -54,6 +54,10 @@ struct Parameter {
 // Every module in the order of the forward pass.
 std::vector<Parameter> parameters_of(const ModelConfig& config);
 
+// The format that a config promises for a matrix: what a checkpoint made by its recipe holds. `ignored`: a
+// rule of the config says so.
+WeightFormat promised_format(const ModelConfig& config, const Parameter& matrix, bool ignored);
+
 // Tensors that hold one parameter: int4 is a triple, fp8 a pair.
 int tensors_of(WeightFormat format);
 // Bytes of data and scales of a matrix of this shape (the two numbers of an int4 weight_shape not counted).
