@@ -7,6 +7,7 @@ namespace tessera {
 void WeightReader::account(std::int64_t file_bytes, std::int64_t device_bytes) {
   device_bytes_ += static_cast<std::size_t>(device_bytes);
   if (options_.on_bytes) options_.on_bytes(file_bytes);
+  if (options_.on_weight) options_.on_weight(reading_, device_bytes);
 }
 
 Projection WeightReader::projection(const std::vector<HostMatrix>& parts) {
@@ -31,6 +32,7 @@ Weight WeightReader::weight(const HostMatrix& matrix) {
 
 VectorWeight WeightReader::vector(const std::string& name) {
   const std::vector<float> values = checkpoint_.vector(name);
+  reading_ = checkpoint_.module_class(name);
   account(checkpoint_.stored_bytes(name), static_cast<std::int64_t>(values.size() * sizeof(float)));
   return backend_.prepare_vector(values);
 }

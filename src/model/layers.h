@@ -61,7 +61,10 @@ class WeightReader {
   WeightReader(const Checkpoint& checkpoint, Backend& backend, const LoadOptions& options)
       : checkpoint_(checkpoint), backend_(backend), options_(options) {}
 
-  HostMatrix host(const std::string& module) const { return checkpoint_.matrix(module); }
+  HostMatrix host(const std::string& module) {
+    reading_ = checkpoint_.module_class(module);
+    return checkpoint_.matrix(module);
+  }
 
   Projection projection(const std::vector<HostMatrix>& parts);  // stacked by rows
   Weight weight(const HostMatrix& matrix);
@@ -81,6 +84,7 @@ class WeightReader {
   Backend& backend_;
   const LoadOptions& options_;
   std::size_t device_bytes_ = 0;
+  ModuleClass reading_ = ModuleClass::kEmbedding;  // of what host() was asked for last
 };
 
 // Embedding and head split by rows of the vocabulary, and the logits put together again.

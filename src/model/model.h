@@ -58,6 +58,8 @@ struct LoadOptions {
   Shard shard = {};  // this rank's place; its communicator must outlive the model
   std::function<void(std::int64_t bytes)>
       on_bytes;  // called with the file bytes that have just been read; may be empty
+  std::function<void(ModuleClass module_class, std::int64_t bytes)> on_weight =
+      {};  // called with the bytes that a weight has just taken on the device; may be empty
 };
 
 // Every dimension that `ranks` ranks would split can be split, or one sentence that names the one that cannot

@@ -46,7 +46,7 @@ WeightStack empty_stack(const StackShape& shape, std::int64_t count) {
   stack.count = count;
   stack.out = shape.out;
   stack.in = shape.in;
-  stack.bytes = count * (shape.data_bytes() + shape.scale_bytes());
+  stack.bytes = cpu_stack_bytes(shape.format, count, shape.out, shape.in);
   stack.storage = allocate_zeroed(static_cast<std::size_t>(stack.bytes));
   stack.data = stack.storage.get();
   if (shape.scale_bytes() > 0)
@@ -90,6 +90,11 @@ Buffer allocate_mapped(std::size_t bytes) {
 }
 
 }  // namespace
+
+std::int64_t cpu_stack_bytes(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in) {
+  const StackShape shape{.format = format, .out = out, .in = in};
+  return count * (shape.data_bytes() + shape.scale_bytes());
+}
 
 Buffer allocate_zeroed(std::size_t bytes) {
   if (bytes >= 2 * kHugePage) return allocate_mapped(bytes);

@@ -14,6 +14,9 @@ namespace tessera {
 
 Buffer allocate_zeroed(std::size_t bytes);
 
+// What `count` matrices [out, in] take in this layout, scales included.
+std::int64_t cpu_stack_bytes(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in);
+
 Weight prepare_weight(ThreadPool& pool, std::span<const HostMatrix> row_parts);
 WeightStack prepare_weight_stack(ThreadPool& pool, std::int64_t count,
                                  const std::function<std::vector<HostMatrix>(std::int64_t)>& parts);

@@ -1,0 +1,236 @@
+#include "plan/gpu_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "checkpoint/inspect.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+// Allowances: what depends on driver and library versions, not on us. docs/reference/plan.md says how they
+// were chosen.
+constexpr std::int64_t kContextBytes = std::int64_t{600} << 20;
+constexpr std::int64_t kNcclBytesPerGroup = std::int64_t{256} << 20;
+constexpr std::int64_t kBytesPerGraph = std::int64_t{24} << 20;
+
+std::string gib(std::int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / kGiB);
+  return text;
+}
+
+Error refused(std::string flag, std::string what) {
+  return {ErrorKind::kInvalidArgument, std::move(flag), std::move(what)};
+}
+
+std::vector<int> divisors(int of) {
+  std::vector<int> result;
+  for (int d = 1; d <= of; ++d) {
+    if (of % d == 0) result.push_back(d);
+  }
+  return result;
+}
+
+// One graph for each power of two of sequences, and for one token and a full proposal each.
+std::int64_t graph_bytes(const RunnerOptions& runner, bool has_draft) {
+  std::int64_t buckets = 1;
+  while ((std::int64_t{1} << (buckets - 1)) < runner.max_num_seqs) ++buckets;
+  return buckets * (has_draft ? 2 : 1) * kBytesPerGraph;
+}
+
+// Under context parallelism a rank attends with the heads of its whole group: gathered queries, their outputs
+// and log-sum-exps, the parts that are exchanged, and split scratch for as many heads.
+std::int64_t exchange_bytes(const ModelConfig& config, const GpuPlanRequest& request, int ranks,
+                            int context_ranks, std::int64_t query_tokens) {
+  if (context_ranks == 1) return 0;
+  const std::int64_t heads = config.heads / ranks;
+  const std::int64_t gathered = heads * context_ranks;
+  const std::int64_t rows = std::min<std::int64_t>(request.runner.max_num_seqs * query_tokens,
+                                                   request.runner.max_num_batched_tokens);
+  const std::int64_t latent = config.mla.kv_lora_rank;
+  const std::int64_t query = rows * gathered * (latent + config.mla.rope_dim) * 2;
+  const std::int64_t outputs = 2 * rows * gathered * (latent + 1) * 4;  // f32: mine, and everybody's of mine
+  const GpuCard& card = request.gpus.card;
+  const bool hopper = card.capability == 90;
+  return query + outputs + mla_split_scratch_bytes(card.multiprocessors, gathered, query_tokens, hopper) -
+         mla_split_scratch_bytes(card.multiprocessors, heads, query_tokens, hopper);
+}
+
+// A draft's matrices are split like the target's where their rows divide, else every rank holds them whole.
+Result<DraftMemory> measure_draft(const Checkpoint& draft, const RunnerOptions& runner, int ranks) {
+  const ModelConfig& config = draft.config();
+  DraftMemory memory;
+  for (const BoundParameter& bound : draft.binding().parameters) {
+    const Parameter& p = bound.parameter;
+    const bool split = p.is_matrix() && p.rows % ranks == 0 && p.module_class != ModuleClass::kFusion &&
+                       !p.name.ends_with("q_a_proj") && !p.name.ends_with("kv_a_proj_with_mqa");
+    memory.weights += split ? bound.bytes / ranks : bound.bytes;
+  }
+  const KvFormat format =
+      runner.kv_format == KvFormat::kFp8Grouped && !config.has_mla() ? KvFormat::kFp8 : runner.kv_format;
+  const auto row = kv_bytes_per_token(config, format);
+  if (!row) return refused("--draft", "has rows that " + std::string(name_of(format)) + " cannot hold.");
+  const std::int64_t heads_split = config.has_mla() ? 1 : std::min<std::int64_t>(ranks, config.kv_heads);
+  memory.kv_block = *row / heads_split * runner.block_size;
+  const auto states = std::max<std::int64_t>(1, static_cast<std::int64_t>(config.draft->aux_layers.size()));
+  memory.hidden_states = states * runner.max_num_batched_tokens * config.draft->target_hidden * 2;
+  return memory;
+}
+
+Result<int> choose_tensor_parallel(const Checkpoint& outline, const GpuPlanRequest& request) {
+  const int gpus = request.gpus.count;
+  const int ranks = request.tensor_parallel.value_or(gpus);
+  if (ranks > gpus) {
+    return refused("--tensor-parallel-size", "is " + std::to_string(ranks) + ", but --gpu names " +
+                                                 std::to_string(gpus) + " GPU" + (gpus == 1 ? "" : "s") +
+                                                 "; the nearest size that works is " + std::to_string(gpus) +
+                                                 ".");
+  }
+  TS_TRY(check_shardable(outline, ranks, request.expert_parallel));
+  return ranks;
+}
+
+Result<std::vector<int>> choose_context_parallel(const ModelConfig& config, const GpuPlanRequest& request,
+                                                 int ranks) {
+  const std::vector<int> all = divisors(ranks);
+  if (!request.context_parallel) return config.has_mla() ? all : std::vector<int>{1};
+  const int wanted = *request.context_parallel;
+  if (ranks % wanted != 0) {
+    int nearest = 1;
+    for (const int d : all) {
+      if (std::abs(d - wanted) <= std::abs(nearest - wanted)) nearest = d;
+    }
+    return refused("--decode-context-parallel-size",
+                   "is " + std::to_string(wanted) + ", which does not divide --tensor-parallel-size " +
+                       std::to_string(ranks) + "; the nearest size that works is " + std::to_string(nearest) +
+                       ".");
+  }
+  if (wanted > 1 && !config.has_mla()) {
+    return refused("--decode-context-parallel-size",
+                   "is " + std::to_string(wanted) + ", but " + config.architecture_name +
+                       " splits its cache by KV heads, not by position; leave it at 1.");
+  }
+  return std::vector<int>{wanted};
+}
+
+// The smallest number of GPUs of this kind on which the model and one block of cache fit.
+Result<int> ranks_that_fit(const Checkpoint& outline, const DeviceModel& device,
+                           const GpuPlanRequest& request, std::int64_t besides, std::int64_t usable) {
+  for (int ranks = 1; ranks <= 1024; ++ranks) {
+    if (!check_shardable(outline, ranks, request.expert_parallel)) continue;
+    TS_TRY(const RankMemory first,
+           measure_rank(outline, device, request.runner,
+                        {.rank = 0, .ranks = ranks, .expert_parallel = request.expert_parallel}));
+    if (first.without_kv() + besides + first.kv_block <= usable) return ranks;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t LayoutPlan::without_kv() const {
+  return rank.without_kv() + draft.weights + draft.hidden_states + exchange + graphs + nccl + context;
+}
+
+Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel>& draft,
+                          const GpuPlanRequest& request) {
+  const Checkpoint& outline = *target.outline;
+  const ModelConfig& config = outline.config();
+  GpuPlan plan;
+  plan.model = target.path;
+  plan.architecture = config.architecture_name;
+  plan.from_files = target.from_files;
+  plan.request = request;
+  if (draft) plan.draft = draft->path;
+  if (!(request.utilisation > 0 && request.utilisation <= 1)) {
+    return refused("--gpu-memory-utilization",
+                   "is " + std::to_string(request.utilisation) + "; it must lie above 0 and not above 1.");
+  }
+  if (request.runner.max_model_len > config.max_positions) {
+    return refused("--max-model-len", "is " + std::to_string(request.runner.max_model_len) +
+                                          ", but the model's positions end at " +
+                                          std::to_string(config.max_positions) + ".");
+  }
+  if (request.runner.kv_format == KvFormat::kF32)
+    return refused("--kv-cache-dtype", "is f32, but a GPU keeps bf16, fp8 or fp8_ds_mla.");
+  if (!kv_bytes_per_token(config, request.runner.kv_format)) {
+    return refused("--kv-cache-dtype", std::string(name_of(request.runner.kv_format)) +
+                                           " needs an MLA model whose latent is a multiple of 128 wide; use "
+                                           "auto, bf16 or fp8.");
+  }
+  if (draft && !draft->outline->config().draft)
+    return refused("--draft", draft->path + " is " + draft->outline->config().architecture_name +
+                                  ", which is no draft (EAGLE-3 or DFlash).");
+  if (draft && draft->outline->config().draft->target_hidden != config.hidden) {
+    return refused("--draft", draft->path + " reads hidden states " +
+                                  std::to_string(draft->outline->config().draft->target_hidden) +
+                                  " wide, but the target's are " + std::to_string(config.hidden) + ".");
+  }
+  TS_TRY(const int ranks, choose_tensor_parallel(outline, request));
+  TS_TRY(const std::vector<int> context_sizes, choose_context_parallel(config, request, ranks));
+  plan.tensor_parallel = ranks;
+
+  const std::int64_t query_tokens = draft ? 1 + request.draft_tokens : 1;
+  const DeviceModel device = gpu_device(request.gpus.card, query_tokens);
+  TS_TRY(const RankMemory rank,
+         measure_ranks(outline, device, request.runner, ranks, request.expert_parallel));
+  DraftMemory draft_memory;
+  if (draft) {
+    TS_TRY(draft_memory, measure_draft(*draft->outline, request.runner, ranks));
+  }
+  plan.kv_bytes_per_token = (rank.kv_block + draft_memory.kv_block) / request.runner.block_size;
+
+  for (const int context_ranks : context_sizes) {
+    LayoutPlan layout;
+    layout.context_ranks = context_ranks;
+    layout.rank = rank;
+    layout.draft = draft_memory;
+    layout.exchange = exchange_bytes(config, request, ranks, context_ranks, query_tokens);
+    layout.graphs = graph_bytes(request.runner, draft.has_value());
+    layout.nccl = ((ranks > 1 ? 1 : 0) + (context_ranks > 1 ? 1 : 0)) * kNcclBytesPerGroup;
+    layout.context = kContextBytes;
+    layout.usable = static_cast<std::int64_t>(
+        std::floor(static_cast<double>(request.gpus.card.visible_bytes()) * request.utilisation));
+    const std::int64_t block = rank.kv_block + draft_memory.kv_block;
+    const std::int64_t room = layout.usable - layout.without_kv();
+    if (room < block) {
+      TS_TRY(const int enough, ranks_that_fit(outline, device, request,
+                                              layout.without_kv() - rank.without_kv(), layout.usable));
+      return Error{ErrorKind::kTooLarge, "--gpu",
+                   "The model does not fit: each of " + std::to_string(ranks) + " GPUs needs " +
+                       gib(layout.without_kv()) + " before any KV cache, but " +
+                       std::to_string(request.utilisation).substr(0, 4) + " of " +
+                       gib(request.gpus.card.visible_bytes()) + " is " + gib(layout.usable) + ". " +
+                       (enough > 0 ? "The nearest size that works on this card is --tensor-parallel-size " +
+                                         std::to_string(enough) + "."
+                                   : "No number of such cards works.")};
+    }
+    TS_TRY(layout.kv, size_kv_pool({.block_bytes = block,
+                                    .block_size = request.runner.block_size,
+                                    .max_model_len = request.runner.max_model_len,
+                                    .max_num_seqs = request.runner.max_num_seqs,
+                                    .context_ranks = context_ranks,
+                                    .blocks = {},
+                                    .bytes = room,
+                                    .default_bytes = 0}));
+    layout.sequences = static_cast<double>(layout.kv.tokens) / request.runner.max_model_len;
+    plan.layouts.push_back(layout);
+  }
+  if (!plan.from_files)
+    plan.notes.push_back("there are no weights beside the config: formats and sizes are what it promises");
+  if (!request.gpus.is_known)
+    plan.notes.push_back(request.gpus.card.name +
+                         " is not in the table of cards: 132 multiprocessors are assumed, which only the "
+                         "scratch of split attention depends on");
+  if (plan.layouts.back().sequences < 1) {
+    plan.notes.push_back("warning: no sequence of --max-model-len " +
+                         std::to_string(request.runner.max_model_len) + " fits; " +
+                         std::to_string(plan.layouts.back().kv.tokens) + " tokens do");
+  }
+  return plan;
+}
+
+}  // namespace tessera

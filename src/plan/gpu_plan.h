@@ -1,0 +1,72 @@
+// What fits on a set of GPUs before anything is loaded: memory by item, KV tokens and sequences for every
+// size of decode context parallelism.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/gpu_card.h"
+#include "plan/kv_pool.h"
+#include "plan/rank_memory.h"
+
+namespace tessera {
+
+struct GpuPlanRequest {
+  GpuSet gpus;
+  double utilisation = 0.9;  // share of the visible memory that may be used
+  std::optional<int> tensor_parallel;
+  std::optional<int> context_parallel;  // absent: every D that divides T
+  bool expert_parallel = false;
+  std::int64_t draft_tokens = 3;  // of one proposal, when there is a draft
+  RunnerOptions runner;           // limits, block size, row format
+};
+
+// What the draft adds to each rank.
+struct DraftMemory {
+  std::int64_t weights = 0;        // without the embedding and head that it shares with the target
+  std::int64_t kv_block = 0;       // bytes of one block's rows, all its layers
+  std::int64_t hidden_states = 0;  // the target's auxiliary states of a step
+};
+
+// The plan of one D, in bytes of one GPU (the fullest rank's).
+struct LayoutPlan {
+  int context_ranks = 1;
+  RankMemory rank;
+  DraftMemory draft;
+  std::int64_t exchange = 0;  // gathered queries, partial outputs, wider split scratch; 0 at D = 1
+  std::int64_t graphs = 0;    // allowance
+  std::int64_t nccl = 0;      // allowance
+  std::int64_t context = 0;   // allowance: the driver's context and code
+  std::int64_t usable = 0;    // visible x utilisation
+  KvPool kv;
+  double sequences = 0;  // of full length that fit at a time
+
+  std::int64_t without_kv() const;
+};
+
+struct GpuPlan {
+  std::string model;
+  std::string architecture;
+  bool from_files = false;  // else formats are what the config promises
+  std::string draft;        // empty: none
+  GpuPlanRequest request;
+  int tensor_parallel = 1;
+  std::int64_t kv_bytes_per_token = 0;  // on a rank that holds it, draft included
+  std::vector<LayoutPlan> layouts;      // ascending D
+  std::vector<std::string> notes;
+};
+
+struct PlanModel {
+  std::string path;
+  const Checkpoint* outline = nullptr;
+  bool from_files = false;
+};
+
+// Refused with the numbers and the nearest working choice: sizes that do not divide, more ranks than GPUs,
+// a model that does not fit.
+Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel>& draft,
+                          const GpuPlanRequest& request);
+
+}  // namespace tessera

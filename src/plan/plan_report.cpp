@@ -1,0 +1,242 @@
+#include "plan/plan_report.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "plan/published.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+std::string number(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+std::string grouped(std::int64_t value) {
+  std::string text = std::to_string(value);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+struct Item {
+  std::string name;
+  std::string key;  // in JSON
+  std::int64_t bytes = 0;
+  bool allowance = false;
+};
+
+std::vector<Item> weight_items(const RankMemory& m) {
+  std::vector<Item> items;
+  for (int c = 0; c < kModuleClasses; ++c) {
+    const std::string name(name_of(static_cast<ModuleClass>(c)));
+    items.push_back({"weights: " + name, "weights " + name, m.weights[static_cast<std::size_t>(c)]});
+  }
+  return items;
+}
+
+std::vector<Item> items_of(const LayoutPlan& layout, bool has_draft) {
+  std::vector<Item> items = weight_items(layout.rank);
+  if (has_draft) {
+    items.push_back({"draft: weights", "draft weights", layout.draft.weights});
+    items.push_back({"draft: target's hidden states", "draft hidden states", layout.draft.hidden_states});
+  }
+  items.push_back({"rope tables", "rope tables", layout.rank.rope_tables});
+  items.push_back({"activations and logits of a step", "activations", layout.rank.activations});
+  items.push_back({"kernel scratch", "scratch", layout.rank.scratch});
+  items.push_back({"exchange of context parallelism", "exchange", layout.exchange});
+  items.push_back({"step inputs and block tables", "inputs", layout.rank.inputs});
+  items.push_back({"CUDA graphs (allowance)", "graphs", layout.graphs, true});
+  items.push_back({"NCCL (allowance)", "nccl", layout.nccl, true});
+  items.push_back({"driver context and code (allowance)", "context", layout.context, true});
+  return items;
+}
+
+class Table {
+ public:
+  void row(const std::string& name, const std::vector<std::string>& cells) {
+    char text[128];
+    std::snprintf(text, sizeof text, "%-42s", name.c_str());
+    out_ += text;
+    for (const std::string& cell : cells) {
+      std::snprintf(text, sizeof text, " %12s", cell.c_str());
+      out_ += text;
+    }
+    out_ += "\n";
+  }
+  void line(const std::string& text) { out_ += text + "\n"; }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+// Where the other stack's memory went beside ours, in words.
+void explain_difference(Table& table, const LayoutPlan& layout, const PublishedCapacity& published,
+                        std::int64_t bytes_per_token) {
+  const std::int64_t theirs = layout.usable - published.kv_tokens / layout.context_ranks * bytes_per_token;
+  const std::int64_t more = theirs - layout.without_kv();
+  const auto gib = [](std::int64_t bytes) { return number(static_cast<double>(bytes) / kGiB, 2); };
+  table.line("");
+  table.line("At D = " + std::to_string(layout.context_ranks) + " the published stack held " + gib(theirs) +
+             " GiB a GPU besides its KV cache, " + gib(more) + " GiB more than this plan. Of these:");
+  std::int64_t explained = 0;
+  for (const PublishedPart& part : known_parts(layout.context_ranks)) {
+    table.line("  " + gib(part.bytes) + " GiB  " + std::string(part.what));
+    explained += part.bytes;
+  }
+  table.line(
+      "  " + gib(more - explained) +
+      " GiB  what is left: graphs and private pools, allocator fragments, library workspaces; less the "
+      "scratch and allowances that this plan has too");
+}
+
+}  // namespace
+
+std::string rank_memory_text(const RankMemory& memory, int indent) {
+  std::string out;
+  std::vector<Item> items = weight_items(memory);
+  items.push_back({"rope tables", "", memory.rope_tables});
+  items.push_back({"activations and logits of a step", "", memory.activations});
+  items.push_back({"kernel scratch", "", memory.scratch});
+  items.push_back({"step inputs and block tables", "", memory.inputs});
+  for (const Item& item : items) {
+    if (item.bytes == 0) continue;
+    char text[128];
+    std::snprintf(text, sizeof text, "%*s%-34s %12.2f MiB\n", indent, "", item.name.c_str(),
+                  static_cast<double>(item.bytes) / (1024.0 * 1024.0));
+    out += text;
+  }
+  return out;
+}
+
+std::string plan_text(const ModelConfig& config, const GpuPlan& plan) {
+  const GpuPlanRequest& r = plan.request;
+  const GpuCard& card = r.gpus.card;
+  Table table;
+  table.line("model    " + plan.model + " (" + plan.architecture + ")");
+  if (!plan.draft.empty())
+    table.line("draft    " + plan.draft + ", " + std::to_string(r.draft_tokens) + " tokens a proposal");
+  table.line("gpus     " + std::to_string(r.gpus.count) + " x " + card.name + ", " +
+             number(card.visible_gib, 1) + " GiB visible each, " + number(r.utilisation, 2) +
+             " of it usable: " + number(static_cast<double>(plan.layouts.front().usable) / kGiB, 2) + " GiB");
+  table.line("ranks    T = " + std::to_string(plan.tensor_parallel) +
+             (r.expert_parallel ? ", whole experts on each rank" : ""));
+  table.line("limits   " + grouped(r.runner.max_model_len) + " tokens a sequence, " +
+             grouped(r.runner.max_num_seqs) + " sequences and " + grouped(r.runner.max_num_batched_tokens) +
+             " query tokens a step");
+  table.line("KV rows  " + std::string(name_of(r.runner.kv_format)) + ", " +
+             grouped(plan.kv_bytes_per_token) + " bytes a token on each rank that holds it, blocks of " +
+             std::to_string(r.runner.block_size));
+  table.line("");
+
+  std::vector<std::string> cells;
+  for (const LayoutPlan& layout : plan.layouts)
+    cells.push_back("D = " + std::to_string(layout.context_ranks));
+  table.row("GiB on each GPU", cells);
+  const auto per_layout = [&](const std::string& name, const auto& value) {
+    cells.clear();
+    for (const LayoutPlan& layout : plan.layouts) cells.push_back(value(layout));
+    table.row(name, cells);
+  };
+  const auto first = items_of(plan.layouts.front(), !plan.draft.empty());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    bool any = false;
+    for (const LayoutPlan& layout : plan.layouts)
+      any = any || items_of(layout, !plan.draft.empty())[i].bytes != 0;
+    if (!any) continue;
+    per_layout("  " + first[i].name, [&](const LayoutPlan& layout) {
+      return number(static_cast<double>(items_of(layout, !plan.draft.empty())[i].bytes) / kGiB, 3);
+    });
+  }
+  per_layout("  sum", [](const LayoutPlan& layout) {
+    return number(static_cast<double>(layout.without_kv()) / kGiB, 3);
+  });
+  per_layout("  KV cache",
+             [](const LayoutPlan& layout) { return number(static_cast<double>(layout.kv.bytes) / kGiB, 3); });
+  table.line("");
+  per_layout("KV tokens", [](const LayoutPlan& layout) { return grouped(layout.kv.tokens); });
+  per_layout("sequences of " + grouped(r.runner.max_model_len),
+             [](const LayoutPlan& layout) { return number(layout.sequences, 2); });
+
+  const auto published = published_for(config, plan);
+  if (!published.empty()) {
+    const auto of = [&](int context_ranks) -> const PublishedCapacity* {
+      for (const PublishedCapacity& one : published) {
+        if (one.context_ranks == context_ranks) return &one;
+      }
+      return nullptr;
+    };
+    per_layout("published KV tokens", [&](const LayoutPlan& layout) {
+      const PublishedCapacity* one = of(layout.context_ranks);
+      return one != nullptr ? grouped(one->kv_tokens) : std::string("-");
+    });
+    per_layout("plan / published", [&](const LayoutPlan& layout) {
+      const PublishedCapacity* one = of(layout.context_ranks);
+      return one != nullptr
+                 ? number(static_cast<double>(layout.kv.tokens) / static_cast<double>(one->kv_tokens), 2)
+                 : std::string("-");
+    });
+    table.line(std::string(published_source()));
+    for (const LayoutPlan& layout : plan.layouts) {
+      const PublishedCapacity* one = of(layout.context_ranks);
+      if (one != nullptr && plan.draft.empty())
+        explain_difference(table, layout, *one, plan.kv_bytes_per_token);
+    }
+  }
+  if (!plan.notes.empty()) table.line("");
+  for (const std::string& note : plan.notes) table.line("note: " + note);
+  return table.take();
+}
+
+std::string plan_json(const ModelConfig& config, const GpuPlan& plan) {
+  using nlohmann::ordered_json;
+  const GpuPlanRequest& r = plan.request;
+  ordered_json json = {{"model", plan.model},
+                       {"architecture", plan.architecture},
+                       {"from_files", plan.from_files},
+                       {"gpu",
+                        {{"name", r.gpus.card.name},
+                         {"count", r.gpus.count},
+                         {"visible_bytes", r.gpus.card.visible_bytes()},
+                         {"utilization", r.utilisation}}},
+                       {"tensor_parallel_size", plan.tensor_parallel},
+                       {"expert_parallel", r.expert_parallel},
+                       {"max_model_len", r.runner.max_model_len},
+                       {"max_num_seqs", r.runner.max_num_seqs},
+                       {"max_num_batched_tokens", r.runner.max_num_batched_tokens},
+                       {"block_size", r.runner.block_size},
+                       {"kv_cache_dtype", name_of(r.runner.kv_format)},
+                       {"kv_bytes_per_token", plan.kv_bytes_per_token}};
+  if (!plan.draft.empty()) json["draft"] = {{"model", plan.draft}, {"tokens", r.draft_tokens}};
+  const auto published = published_for(config, plan);
+  for (const LayoutPlan& layout : plan.layouts) {
+    ordered_json items = ordered_json::object();
+    ordered_json allowances = ordered_json::array();
+    for (const Item& item : items_of(layout, !plan.draft.empty())) {
+      items[item.key] = item.bytes;
+      if (item.allowance) allowances.push_back(item.key);
+    }
+    ordered_json one = {{"decode_context_parallel_size", layout.context_ranks},
+                        {"usable_bytes", layout.usable},
+                        {"items", items},
+                        {"allowances", allowances},
+                        {"without_kv_bytes", layout.without_kv()},
+                        {"kv_bytes", layout.kv.bytes},
+                        {"kv_blocks_per_rank", layout.kv.blocks},
+                        {"kv_tokens", layout.kv.tokens},
+                        {"max_concurrency", layout.sequences}};
+    for (const PublishedCapacity& p : published) {
+      if (p.context_ranks == layout.context_ranks) one["published_kv_tokens"] = p.kv_tokens;
+    }
+    json["layouts"].push_back(std::move(one));
+  }
+  json["notes"] = plan.notes;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace tessera

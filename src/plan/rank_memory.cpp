@@ -1,0 +1,92 @@
+#include "plan/rank_memory.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "plan/measuring_backend.h"
+
+namespace tessera {
+namespace {
+
+// A rank's place without the other ranks.
+class PlaceOnly final : public Communicator {
+ public:
+  PlaceOnly(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name() const override { return "a plan of " + std::to_string(size_) + " ranks"; }
+
+  void all_reduce(void*, DType, std::int64_t) override { nobody(); }
+  void all_gather(const void*, void*, std::size_t) override { nobody(); }
+  void reduce_scatter(const void*, void*, DType, std::int64_t) override { nobody(); }
+  void all_to_all(const void*, void*, std::size_t) override { nobody(); }
+  void broadcast(void*, std::size_t, int) override { nobody(); }
+  void barrier() override { nobody(); }
+  std::unique_ptr<Communicator> split(int, const std::string&) override { nobody(); }
+
+ private:
+  [[noreturn]] static void nobody() {
+    TS_CHECK(false && "a plan has no other ranks to talk to");
+    std::abort();
+  }
+  int rank_;
+  int size_;
+};
+
+}  // namespace
+
+std::int64_t RankMemory::weight_sum() const {
+  return std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
+}
+
+Result<RankMemory> measure_rank(const Checkpoint& outline, const DeviceModel& device,
+                                const RunnerOptions& options, const RankPlace& place) {
+  RankMemory memory;
+  Measured measured;
+  const auto backend = make_measuring_backend(device, measured);
+  PlaceOnly tp(place.rank, place.ranks);
+  const LoadOptions load{
+      .limits = ModelRunner::limits_of(options),
+      .shard = {.tp = place.ranks > 1 ? &tp : nullptr, .expert_parallel = place.expert_parallel},
+      .on_bytes = {},
+      .on_weight = [&](ModuleClass module_class, std::int64_t bytes) {
+        memory.weights[static_cast<std::size_t>(module_class)] += bytes;
+      }};
+  TS_TRY(auto model, load_model(outline, *backend, load));
+  TS_CHECK(measured.weights == memory.weight_sum(), measured.weights, memory.weight_sum());
+  memory.rope_tables = measured.rope_tables;
+  memory.activations = std::exchange(measured.buffers, 0);
+  memory.scratch = measured.reserved;
+  TS_TRY(memory.kv_block, ModelRunner::kv_bytes(*model, options.kv_format, options.block_size));
+
+  RunnerOptions without_pool = options;
+  without_pool.kv_blocks = 0;
+  TS_TRY(const auto runner, ModelRunner::create(*backend, std::move(model), without_pool));
+  memory.inputs = measured.buffers;
+  return memory;
+}
+
+Result<RankMemory> measure_ranks(const Checkpoint& outline, const DeviceModel& device,
+                                 const RunnerOptions& options, int ranks, bool expert_parallel) {
+  RankMemory most;
+  // Shares of the vocabulary are largest on the first rank, of whole experts on the last (model/shard.h).
+  for (int rank = 0; rank < ranks; rank += std::max(1, ranks - 1)) {
+    TS_TRY(const RankMemory one,
+           measure_rank(outline, device, options,
+                        {.rank = rank, .ranks = ranks, .expert_parallel = expert_parallel}));
+    for (std::size_t c = 0; c < most.weights.size(); ++c)
+      most.weights[c] = std::max(most.weights[c], one.weights[c]);
+    most.rope_tables = std::max(most.rope_tables, one.rope_tables);
+    most.activations = std::max(most.activations, one.activations);
+    most.scratch = std::max(most.scratch, one.scratch);
+    most.inputs = std::max(most.inputs, one.inputs);
+    most.kv_block = std::max(most.kv_block, one.kv_block);
+  }
+  return most;
+}
+
+}  // namespace tessera
