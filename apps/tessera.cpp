@@ -7,6 +7,7 @@
 
 #include "checkpoint/inspect.h"
 #include "generate.h"
+#include "plan.h"
 #include "serve.h"
 #include "serve_flags.h"
 #include "usage/completion.h"
@@ -107,6 +108,11 @@ int run(const std::vector<std::string>& arguments) {
   inspect_command->add_flag("--json", json, "Print JSON");
   inspect_command->footer("\nExample:\n  tessera inspect models/tessera-tiny");
 
+  PlanFlags plan_flags;
+  CLI::App* plan_command =
+      app.add_subcommand("plan", "Memory, KV tokens and sequences on given GPUs, before anything is loaded");
+  declare_plan_flags(*plan_command, plan_flags);
+
   std::string shell;
   CLI::App* completion = app.add_subcommand("completion", "Shell completion, to be sourced");
   completion->add_option("shell", shell, "bash, zsh or fish")
@@ -131,6 +137,7 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (inspect_command->parsed()) return run_inspect(inspected, json);
+  if (plan_command->parsed()) return run_plan(plan_flags);
   if (const auto checked = check_flags(serve->parsed() ? serve_flags : generate_flags.engine); !checked)
     return print_error(checked.error());
   return serve->parsed() ? run_serve(serve_flags) : run_generate(generate_flags);
