@@ -39,6 +39,8 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& wher
   } catch (const nlohmann::json::parse_error& error) {
     return Error{ErrorKind::kCorrupt, where,
                  "It is not valid JSON; it breaks at byte " + std::to_string(error.byte) + "."};
+  } catch (const nlohmann::json::out_of_range&) {  // 1e999
+    return Error{ErrorKind::kCorrupt, where, "It holds a number that is too large to be read."};
   }
 }
 
