@@ -77,6 +77,15 @@ enum class RopePairs : std::uint8_t {
   kHalves,       // (i, i + dim / 2): Llama, Qwen
 };
 
+// The best logit of one rank's part of the vocabulary: what ranks exchange instead of logits.
+struct BestLogit {
+  float value = 0;         // NaN: the row held a NaN; -inf: nothing may be chosen in this part
+  std::int32_t token = 0;  // -1 in both of these cases
+};
+static_assert(sizeof(BestLogit) == 8);
+// The best of row `row` over shards [ranks, rows], on the host: how every device merges.
+BestLogit merged_best(const BestLogit* shards, std::int64_t ranks, std::int64_t rows, std::int64_t row);
+
 struct RoutingRule {
   std::int32_t top_k = 8;
   std::int32_t groups = 1;      // n_group
@@ -183,10 +192,28 @@ class Backend {
   // logits f32 [rows, vocab], overwritten. One result a row.
   virtual void sample(const Tensor& logits, std::span<const SamplingRow> rows,
                       std::span<SampledToken> results) = 0;
+  // Speculative sampling: row i confirms drafts[i] or replaces it; results[i].token is the draft's token
+  // exactly where the draft stands. The token's law is that of sample() on the same row, whatever the draft
+  // (Leviathan, Kalman, Matias 2023). A draft without `probs`, or a row of temperature 0: the row is sampled,
+  // and the draft stands if that gave its token. The form in backend.cpp does so with every draft: as exact,
+  // but fewer drafts stand.
+  virtual void verify(const Tensor& logits, std::span<const SamplingRow> rows,
+                      std::span<const DraftDraw> drafts, std::span<SampledToken> results);
   // Log-softmax statistics without drawing, for prompt_logprobs: row i's target token and its `top` best
   // alternatives.
   virtual void logprobs(const Tensor& logits, std::span<const std::int32_t> targets, std::int32_t top,
                         std::span<SampledToken> results) = 0;
+
+  // --- greedy choice over a vocabulary that ranks share; backend.cpp has forms on the host that are right on
+  // every device, and slow
+  // best[r] of f32 logits [rows, share], whose column 0 is token first_token: the largest, of equals the
+  // first.
+  virtual void argmax_shard(const Tensor& logits, std::int32_t first_token, BestLogit* best);
+  // tokens[r] = the best of row r over `ranks` shards, shards [ranks, rows] in rank order; of equals the
+  // lowest token. -1 where a shard held a NaN or none may choose. id_map [tokens], if not null, is applied
+  // last.
+  virtual void merge_argmax(const BestLogit* shards, std::int64_t ranks, std::int64_t rows,
+                            const std::int32_t* id_map, std::int32_t* tokens);
 
   // --- scratch
   // ----------------------------------------------------------------------------------------------------------

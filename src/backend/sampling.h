@@ -40,6 +40,16 @@ struct SamplingRow {
       {};  // (token, times generated), for all three penalties
 };
 
+// A draft token that a row of logits is to confirm, and the distribution it was drawn from.
+struct DraftDraw {
+  std::int32_t token = -1;  // -1: no draft, the row is sampled
+  float prob = 1;           // of `token` under the draft's distribution
+  std::span<const float> probs =
+      {};  // [draft vocab] that distribution; empty: the draft was not drawn but chosen
+  std::span<const std::int32_t> ids =
+      {};  // [draft vocab] token of each entry, ascending; empty: entry i is token i
+};
+
 struct SampledToken {
   std::int32_t token = -1;
   float logprob = 0;

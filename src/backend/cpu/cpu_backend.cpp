@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "backend/cpu/experts.h"
 #include "backend/cpu/kv_rows.h"
 #include "backend/cpu/linear.h"
+#include "backend/cpu/logits_row.h"
 #include "backend/cpu/packed_matrix.h"
 #include "backend/cpu/panel_product.h"
 #include "backend/cpu/prepare.h"
@@ -297,15 +299,47 @@ class CpuBackend final : public Backend {
 
   void sample(const Tensor& logits, std::span<const SamplingRow> rows,
               std::span<SampledToken> results) override {
+    verify(logits, rows, {}, results);
+  }
+
+  // No drafts at all are as many rows without one.
+  void verify(const Tensor& logits, std::span<const SamplingRow> rows, std::span<const DraftDraw> drafts,
+              std::span<SampledToken> results) override {
     check_f32(logits, static_cast<std::int64_t>(rows.size()), logits.cols);
     TS_CHECK(results.size() == rows.size(), results.size(), rows.size());
+    TS_CHECK(drafts.empty() || drafts.size() == rows.size(), drafts.size(), rows.size());
     pool_.split(logits.rows, [&](ItemRange range, int thread) {
       for (std::int64_t r = range.first; r < range.last; ++r) {
         const auto i = static_cast<std::size_t>(r);
-        sample_row({logits.row<float>(r), static_cast<std::size_t>(logits.cols)}, rows[i],
-                   samplers_[static_cast<std::size_t>(thread)], results[i]);
+        verify_row({logits.row<float>(r), static_cast<std::size_t>(logits.cols)}, rows[i],
+                   drafts.empty() ? DraftDraw{} : drafts[i], samplers_[static_cast<std::size_t>(thread)],
+                   results[i]);
       }
     });
+  }
+
+  void argmax_shard(const Tensor& logits, std::int32_t first_token, BestLogit* best) override {
+    check_f32(logits, logits.rows, logits.cols);
+    each_row(logits.rows, logits.cols, [&](std::int64_t r) {
+      const float* row = logits.row<float>(r);
+      const RowPeak top = row_peak(row, logits.cols);
+      if (top.has_nan) {
+        best[r] = {.value = std::numeric_limits<float>::quiet_NaN(), .token = -1};
+      } else if (top.peak == -std::numeric_limits<float>::infinity()) {
+        best[r] = {.value = top.peak, .token = -1};
+      } else {
+        const auto column = std::find(row, row + logits.cols, top.peak) - row;
+        best[r] = {.value = top.peak, .token = first_token + static_cast<std::int32_t>(column)};
+      }
+    });
+  }
+
+  void merge_argmax(const BestLogit* shards, std::int64_t ranks, std::int64_t rows,
+                    const std::int32_t* id_map, std::int32_t* tokens) override {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int32_t token = merged_best(shards, ranks, rows, r).token;
+      tokens[r] = id_map != nullptr && token >= 0 ? id_map[token] : token;
+    }
   }
 
   void logprobs(const Tensor& logits, std::span<const std::int32_t> targets, std::int32_t top,

@@ -36,6 +36,7 @@ struct Work {
         block_sums(carver.take<double>((vocab + kBlock - 1) / kBlock)),
         bucket_sums(carver.take<double>(kBuckets)),
         bucket_counts(carver.take<std::int32_t>(kBuckets)),
+        residual(carver.take<float>(vocab)),
         marks(carver.take<std::uint64_t>((vocab + 63) / 64)),
         bytes(carver.used()) {}
   float* raw;            // [vocab] logits before any change, where log-probs are wanted
@@ -46,6 +47,7 @@ struct Work {
   double* block_sums;
   double* bucket_sums;
   std::int32_t* bucket_counts;
+  float* residual;       // [vocab] what a rejected draft leaves of the row's distribution
   std::uint64_t* marks;  // bit a token: penalised already
   std::size_t bytes;
 };
@@ -113,9 +115,29 @@ class Draw {
         inverse_temperature_(1.0F / row.temperature) {}
 
   std::int32_t run() {
+    filter();
+    return all_ ? pick_of_all() : pick_of_kept();
+  }
+
+  // Rejection sampling: the draft stands with probability min(1, p / q); else a token is drawn from what p
+  // has over q. Together that is a draw from p, for any q.
+  std::int32_t run(const DraftDraw& draft) {
+    filter();
+    const double total = all_ ? row_sum(work_.weights, vocab_) : sum_of_kept();
+    const double p = prob_of(draft.token, total);
+    const double u = uniform_draw(row_.seed, row_.draw, DrawFor::kAccept);
+    // Strictly below: u may be 0, and a token that may not be chosen must not pass then.
+    if (u * static_cast<double>(draft.prob) < p) return draft.token;
+    return pick_of_residual(draft, total);
+  }
+
+ private:
+  // Leaves the tokens that may be drawn: all of the row, or kept().
+  void filter() {
     row_weights(logits_, vocab_, peak_, inverse_temperature_, work_.weights);
     const bool cut_by_rank = row_.top_k > 0 && row_.top_k < vocab_;
-    if (!cut_by_rank && !(row_.min_p > 0.0F) && !(row_.top_p < 1.0F)) return pick_of_all();
+    all_ = !cut_by_rank && !(row_.min_p > 0.0F) && !(row_.top_p < 1.0F);
+    if (all_) return;
 
     // min_p and top_k are bounds on the logit; whoever passes both is left for top_p.
     if (cut_by_rank) {
@@ -132,10 +154,49 @@ class Draw {
         keep_nucleus(drop_tail(total), total);
       }
     }
-    return pick_of_kept();
   }
 
- private:
+  // Under the distribution that is left; the kept tokens are in id order.
+  double prob_of(std::int32_t token, double total) const {
+    if (token < 0 || token >= vocab_) return 0;
+    if (!all_ && !std::ranges::binary_search(kept(), token)) return 0;
+    return static_cast<double>(weight_of(token)) / total;
+  }
+
+  std::int32_t pick_of_residual(const DraftDraw& draft, double total) const {
+    const std::span<float> left(work_.residual, static_cast<std::size_t>(vocab_));
+    const auto share = [&](std::int32_t token) {
+      return static_cast<float>(static_cast<double>(weight_of(token)) / total);
+    };
+    std::ranges::fill(left, 0.0F);
+    if (all_) {
+      for (std::int64_t i = 0; i < vocab_; ++i)
+        left[static_cast<std::size_t>(i)] = share(static_cast<std::int32_t>(i));
+    } else {
+      for (const std::int32_t token : kept()) left[static_cast<std::size_t>(token)] = share(token);
+    }
+    for (std::size_t i = 0; i < draft.probs.size(); ++i) {
+      const std::int32_t token = draft.ids.empty() ? static_cast<std::int32_t>(i) : draft.ids[i];
+      if (token < 0 || token >= vocab_) continue;
+      float& value = left[static_cast<std::size_t>(token)];
+      value = std::max(0.0F, value - draft.probs[i]);
+    }
+    // The rejected token has nothing left: p < q there. Rounding must not bring it back.
+    if (draft.token >= 0 && draft.token < vocab_) left[static_cast<std::size_t>(draft.token)] = 0;
+    const double target = uniform_draw(row_.seed, row_.draw) * row_sum(left.data(), vocab_);
+    double before = 0;
+    std::int32_t chosen = -1;
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      if (left[i] <= 0) continue;
+      chosen = static_cast<std::int32_t>(i);
+      before += static_cast<double>(left[i]);
+      if (before > target) break;
+    }
+    if (chosen >= 0) return chosen;
+    // p and q agree but for rounding, so that nothing is left: a plain draw is as good.
+    return all_ ? pick_of_all() : pick_of_kept();
+  }
+
   std::span<std::int32_t> kept() const { return {work_.tokens, static_cast<std::size_t>(kept_)}; }
   float logit_of(std::int32_t token) const { return logits_[token]; }
   float weight_of(std::int32_t token) const { return work_.weights[token]; }
@@ -284,6 +345,7 @@ class Draw {
   const SamplingRow& row_;
   const Work& work_;
   float inverse_temperature_;
+  bool all_ = true;        // no filter was on: every token may be drawn
   std::int64_t kept_ = 0;  // of work_.tokens
 };
 
@@ -327,6 +389,11 @@ double log_sum_exp(std::span<const float> logits, float peak) {
 std::size_t sampler_scratch_bytes(std::int64_t vocab) { return Work(Carver(nullptr), vocab).bytes; }
 
 void sample_row(std::span<float> logits, const SamplingRow& row, Scratch& scratch, SampledToken& result) {
+  verify_row(logits, row, DraftDraw{}, scratch, result);
+}
+
+void verify_row(std::span<float> logits, const SamplingRow& row, const DraftDraw& draft, Scratch& scratch,
+                SampledToken& result) {
   const auto vocab = static_cast<std::int64_t>(logits.size());
   const Work work(Carver(scratch.at_least(sampler_scratch_bytes(vocab))), vocab);
   result.token = -1;
@@ -350,7 +417,8 @@ void sample_row(std::span<float> logits, const SamplingRow& row, Scratch& scratc
     result.token =
         static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), top.peak) - logits.begin());
   } else {
-    result.token = Draw(logits, top.peak, row, work).run();
+    Draw draw(logits, top.peak, row, work);
+    result.token = draft.probs.empty() ? draw.run() : draw.run(draft);
   }
   result.invalid = false;
   if (row.logprobs >= 0) row_logprobs({work.raw, logits.size()}, result.token, row.logprobs, result);
