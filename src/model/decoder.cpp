@@ -3,15 +3,23 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "model/rope.h"
 
 namespace tessera {
 
 Decoder::Decoder(const Checkpoint& checkpoint, Backend& backend, const LoadOptions& options)
-    : backend_(backend), config_(checkpoint.config()), shard_(options.shard) {}
+    : backend_(backend),
+      config_(checkpoint.config()),
+      shard_(options.shard),
+      aux_layers_(options.aux_layers) {
+  for (const std::int64_t layer : aux_layers_) {
+    TS_CHECK(layer >= -1 && layer < config_.layers, layer, config_.layers);
+  }
+}
 
 void Decoder::read_embedding_and_norms(WeightReader& reader, const LoadOptions& options) {
-  vocabulary_.read(reader, config_, shard_);
+  vocabulary_.read(reader, config_, shard_, options.limits.logit_rows);
   for (std::int64_t l = 0; l < config_.layers; ++l) {
     norms_.push_back({.input = reader.vector(layer_prefix(l) + "input_layernorm"),
                       .post_attention = reader.vector(layer_prefix(l) + "post_attention_layernorm")});
@@ -27,7 +35,9 @@ void Decoder::plan_frame(Arena& arena, const StepLimits& limits) {
   residual_ = arena.take(dtype, limits.tokens, config_.hidden);
   normed_ = arena.take(dtype, limits.tokens, config_.hidden);
   delta_ = arena.take(dtype, limits.tokens, config_.hidden);
-  vocabulary_.plan(arena, config_, shard_, dtype, limits.logit_rows);
+  aux_states_ =
+      arena.take(dtype, limits.tokens, static_cast<std::int64_t>(aux_layers_.size()) * config_.hidden);
+  vocabulary_.plan(arena, dtype);
 }
 
 // Each sum is fused with the norm that follows it.
@@ -36,7 +46,9 @@ Tensor Decoder::forward(const ForwardBatch& batch, std::span<const KvLayer> kv) 
   const Tensor normed = normed_.row_range(0, batch.tokens);
   const Tensor delta = delta_.row_range(0, batch.tokens);
 
+  last_tokens_ = batch.tokens;
   vocabulary_.embed(backend_, shard_, batch.ids, residual);
+  keep_aux(-1, residual);
   backend_.rms_norm(residual, norms_.front().input, config_.rms_eps, normed);
   for (std::size_t l = 0; l < norms_.size(); ++l) {
     attend(l, normed, batch, kv[l], delta);
@@ -46,12 +58,30 @@ Tensor Decoder::forward(const ForwardBatch& batch, std::span<const KvLayer> kv) 
     shard_.reduce(delta);
     const VectorWeight& next = l + 1 < norms_.size() ? norms_[l + 1].input : final_norm_;
     backend_.add_rms_norm(residual, delta, next, config_.rms_eps, normed);
+    keep_aux(static_cast<std::int64_t>(l), residual);
   }
   return normed;
 }
 
+void Decoder::keep_aux(std::int64_t layer, const Tensor& residual) const {
+  for (std::size_t i = 0; i < aux_layers_.size(); ++i) {
+    if (aux_layers_[i] != layer) continue;
+    backend_.copy(residual, aux_states_.row_range(0, residual.rows)
+                                .col_range(static_cast<std::int64_t>(i) * config_.hidden, config_.hidden));
+  }
+}
+
 Tensor Decoder::logits(const Tensor& hidden, const std::int32_t* rows, std::int64_t count) {
-  return vocabulary_.logits(backend_, shard_, hidden, rows, count);
+  return vocabulary_.head().logits(backend_, hidden, rows, count);
+}
+
+void Decoder::argmax(const Tensor& hidden, const std::int32_t* rows, std::int64_t count,
+                     std::int32_t* tokens) {
+  vocabulary_.head().argmax(backend_, hidden, rows, count, nullptr, tokens);
+}
+
+void Decoder::embed(const std::int32_t* ids, const Tensor& out) {
+  vocabulary_.embed(backend_, shard_, ids, out);
 }
 
 }  // namespace tessera

@@ -20,6 +20,10 @@ class Decoder : public Model {
 
   Tensor forward(const ForwardBatch& batch, std::span<const KvLayer> kv) final;
   Tensor logits(const Tensor& hidden, const std::int32_t* rows, std::int64_t count) final;
+  void argmax(const Tensor& hidden, const std::int32_t* rows, std::int64_t count, std::int32_t* tokens) final;
+  Tensor aux_states() const final { return aux_states_.row_range(0, last_tokens_); }
+  void embed(const std::int32_t* ids, const Tensor& out) final;
+  const VocabularyHead& head() const final { return vocabulary_.head(); }
 
  protected:
   // What this rank adds to the residual stream: out [tokens, hidden], before the sum over ranks.
@@ -56,6 +60,7 @@ class Decoder : public Model {
   };
 
   void plan_frame(Arena& arena, const StepLimits& limits);
+  void keep_aux(std::int64_t layer, const Tensor& residual) const;
 
   VocabularyShards vocabulary_;
   std::vector<LayerNorms> norms_;
@@ -63,6 +68,9 @@ class Decoder : public Model {
   std::size_t scratch_bytes_ = 0;
   Buffer storage_;
   Tensor residual_, normed_, delta_;  // [tokens, hidden]
+  const std::vector<std::int64_t> aux_layers_;
+  Tensor aux_states_;             // [tokens, aux layers * hidden]
+  std::int64_t last_tokens_ = 0;  // of the last forward
 };
 
 }  // namespace tessera

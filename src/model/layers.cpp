@@ -62,48 +62,20 @@ WeightStack WeightReader::stack_f32(WeightFormat format, std::int64_t count, std
   return result;
 }
 
-void VocabularyShards::read(WeightReader& reader, const ModelConfig& config, const Shard& shard) {
-  vocab_ = config.vocab;
-  share_ = shard.padded(vocab_);
-  width_ = shard.ranks() > 1 ? (vocab_ + shard.ranks() - 1) / shard.ranks() : vocab_;
+void VocabularyShards::read(WeightReader& reader, const ModelConfig& config, const Shard& shard,
+                            std::int64_t logit_rows) {
+  share_ = shard.padded(config.vocab);
   embedding_ = reader.weight(reader.host("model.embed_tokens").row_range(share_.first, share_.count));
   if (!config.tied_embeddings)
-    head_ = reader.weight(reader.host("lm_head").row_range(share_.first, share_.count));
-}
-
-void VocabularyShards::plan(Arena& arena, const ModelConfig& config, const Shard& shard, DType dtype,
-                            std::int64_t logit_rows) {
-  picked_ = arena.take(dtype, logit_rows, config.hidden);
-  local_ = arena.take(DType::kF32, logit_rows, width_);
-  if (shard.ranks() > 1) {
-    gathered_ = arena.take(DType::kF32, shard.ranks() * logit_rows, width_);
-    logits_ = arena.take(DType::kF32, logit_rows, vocab_);
-  }
+    head_weight_ = reader.weight(reader.host("lm_head").row_range(share_.first, share_.count));
+  head_.bind(config.tied_embeddings ? embedding_ : head_weight_,
+             {.vocab = config.vocab, .hidden = config.hidden, .rows = logit_rows}, shard);
 }
 
 void VocabularyShards::embed(Backend& backend, const Shard& shard, const std::int32_t* ids,
                              const Tensor& out) const {
   backend.embed(ids, embedding_, share_.first, out);
   shard.reduce(out);  // one rank has the row, the others hold zeros: exact
-}
-
-Tensor VocabularyShards::logits(Backend& backend, const Shard& shard, const Tensor& hidden,
-                                const std::int32_t* rows, std::int64_t count) const {
-  const Tensor picked = picked_.row_range(0, count);
-  const Tensor local = local_.row_range(0, count);
-  backend.gather_rows(hidden, rows, picked);
-  backend.linear(picked, head_.out > 0 ? head_ : embedding_, local.col_range(0, share_.count));
-  if (shard.ranks() == 1) return local;
-
-  shard.tp->all_gather(local.data, gathered_.data, static_cast<std::size_t>(local.size()) * sizeof(float));
-  const Tensor result = logits_.row_range(0, count);
-  for (std::int64_t r = 0; r < shard.ranks(); ++r) {
-    const std::int64_t columns = std::min(width_, vocab_ - r * width_);
-    if (columns <= 0) break;
-    backend.copy(gathered_.row_range(r * count, count).col_range(0, columns),
-                 result.col_range(r * width_, columns));
-  }
-  return result;
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
 #include "model/shard.h"
+#include "model/vocabulary_head.h"
 #include "tensor/arena.h"
 
 namespace tessera {
@@ -87,29 +88,20 @@ class WeightReader {
   ModuleClass reading_ = ModuleClass::kEmbedding;  // of what host() was asked for last
 };
 
-// Embedding and head split by rows of the vocabulary, and the logits put together again.
+// Embedding and head split by rows of the vocabulary.
 class VocabularyShards {
  public:
-  void read(WeightReader& reader, const ModelConfig& config, const Shard& shard);
-  // What forward and logits need at most; the same takes in the same order each time.
-  void plan(Arena& arena, const ModelConfig& config, const Shard& shard, DType dtype,
-            std::int64_t logit_rows);
+  void read(WeightReader& reader, const ModelConfig& config, const Shard& shard, std::int64_t logit_rows);
+  void plan(Arena& arena, DType dtype) { head_.plan(arena, dtype); }
 
   void embed(Backend& backend, const Shard& shard, const std::int32_t* ids, const Tensor& out) const;
-  // Rows `rows` of hidden, through the head: f32 [count, vocab] on every rank.
-  Tensor logits(Backend& backend, const Shard& shard, const Tensor& hidden, const std::int32_t* rows,
-                std::int64_t count) const;
+  const VocabularyHead& head() const { return head_; }
 
  private:
-  std::int64_t vocab_ = 0;
-  Share share_;             // this rank's rows of the vocabulary
-  std::int64_t width_ = 0;  // of the widest share
-  Weight embedding_;        // [share, hidden]
-  Weight head_;             // [share, hidden]; empty when tied to the embedding
-  Tensor picked_;           // [logit rows, hidden]
-  Tensor local_;            // [logit rows, width] f32
-  Tensor gathered_;         // [ranks * logit rows, width] f32; empty with one rank
-  Tensor logits_;           // [logit rows, vocab] f32; empty with one rank
+  Share share_;         // this rank's rows of the vocabulary
+  Weight embedding_;    // [share, hidden]
+  Weight head_weight_;  // [share, hidden]; empty when tied to the embedding
+  VocabularyHead head_;
 };
 
 // A Buffer and the arena over it. `plan` takes everything that a step needs; it runs twice, first to count.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/result.h"
@@ -35,6 +36,8 @@ struct ForwardBatch {
   AttentionBatch prefill;             // expanded form
 };
 
+class VocabularyHead;
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -51,6 +54,15 @@ class Model {
   // Rows `rows` (on the device, at most limits.logit_rows) of what forward returned, through lm_head: f32
   // [count, vocab].
   virtual Tensor logits(const Tensor& hidden, const std::int32_t* rows, std::int64_t count) = 0;
+  // The most likely token of each such row, any number of them, without gathering logits (sharded_argmax).
+  virtual void argmax(const Tensor& hidden, const std::int32_t* rows, std::int64_t count,
+                      std::int32_t* tokens) = 0;
+
+  // What drafts read and share. aux_states: of the last forward, [tokens, aux layers * hidden], the residual
+  // streams after the layers of LoadOptions::aux_layers, on every rank; valid until the next forward.
+  virtual Tensor aux_states() const = 0;
+  virtual void embed(const std::int32_t* ids, const Tensor& out) = 0;  // out [tokens, hidden]
+  virtual const VocabularyHead& head() const = 0;
 };
 
 struct LoadOptions {
@@ -60,6 +72,7 @@ struct LoadOptions {
       on_bytes;  // called with the file bytes that have just been read; may be empty
   std::function<void(ModuleClass module_class, std::int64_t bytes)> on_weight =
       {};  // called with the bytes that a weight has just taken on the device; may be empty
+  std::vector<std::int64_t> aux_layers = {};  // layers whose outputs drafts read; -1: the embedding
 };
 
 // Every dimension that `ranks` ranks would split can be split, or one sentence that names the one that cannot
