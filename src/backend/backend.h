@@ -94,6 +94,19 @@ struct RoutingRule {
   float scaling = 1.0F;         // routed_scaling_factor
 };
 
+// `count` matrices of one shape that lie `step` bytes apart: what the ranks of a group send each other.
+struct Parts {
+  Tensor first;
+  std::int64_t count = 0;
+  std::int64_t step = 0;
+
+  Tensor operator[](std::int64_t i) const {
+    Tensor part = first;
+    part.data = static_cast<char*>(first.data) + i * step;
+    return part;
+  }
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -173,6 +186,22 @@ class Backend {
   // q [tokens, heads * head_dim], out the same; query head h reads kv head h / (heads / kv_heads).
   virtual void gqa_attention(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                              const KvLayer& kv, const Tensor& out, const Tensor& lse) = 0;
+
+  // --- attention that ranks share (docs/explanation/context-parallelism.md)
+  // -------------------------------------------------------------------------------------
+  // x [tokens, count * width] cut by columns into parts [tokens, width], and put together again.
+  virtual void split_columns(const Tensor& x, const Parts& parts) = 0;
+  virtual void join_columns(const Parts& parts, const Tensor& x) = 0;
+  // out[t, h] = sum over p of exp(lses[p][t, h] - L) * outs[p][t, h], L = log of the sum over p of
+  // exp(lses[p][t, h]): attention over all rows from attention over parts of them. outs [tokens, heads *
+  // dim], lses [tokens, heads] f32; sums in f32, in order. A part with lse = -inf is not read; without any
+  // other the result is 0. `out` may be outs[0], `lse` (L, or null data) lses[0].
+  virtual void merge_partials(const Parts& outs, const Parts& lses, std::int64_t heads, const Tensor& out,
+                              const Tensor& lse) = 0;
+  // In place: one term of that sum, x = exp(lses[own] - L) * x.
+  virtual void weigh_partial(const Parts& lses, std::int64_t own, std::int64_t heads, const Tensor& x) = 0;
+  // Whole blocks of the pool, one after the other: blocks [count] on the device.
+  virtual void copy_blocks(const KvLayer& kv, const std::int32_t* blocks, std::int64_t count, void* out) = 0;
 
   // --- mixture of experts
   // ----------------------------------------------------------------------------------------------- logits

@@ -15,6 +15,7 @@
 #include "backend/cpu/kv_rows.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/logits_row.h"
+#include "backend/cpu/merge.h"
 #include "backend/cpu/packed_matrix.h"
 #include "backend/cpu/panel_product.h"
 #include "backend/cpu/prepare.h"
@@ -241,6 +242,41 @@ class CpuBackend final : public Backend {
     check_f32(out, batch.tokens, heads * shape.value);
     check_lse(lse, batch.tokens, heads);
     expanded_attention(pool_, expanded_, shape, scale, q, batch, kv, k_up, v_up, out, lse);
+  }
+
+  void split_columns(const Tensor& x, const Parts& parts) override {
+    TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
+    for (std::int64_t i = 0; i < parts.count; ++i)
+      copy(x.col_range(i * parts.first.cols, parts.first.cols), parts[i]);
+  }
+  void join_columns(const Parts& parts, const Tensor& x) override {
+    TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
+    for (std::int64_t i = 0; i < parts.count; ++i)
+      copy(parts[i], x.col_range(i * parts.first.cols, parts.first.cols));
+  }
+  void merge_partials(const Parts& outs, const Parts& lses, std::int64_t heads, const Tensor& out,
+                      const Tensor& lse) override {
+    check_f32(outs.first, out.rows, out.cols);
+    check_f32(lses.first, out.rows, heads);
+    check_f32(out, out.rows, out.cols);
+    check_lse(lse, out.rows, heads);
+    TS_CHECK(outs.count == lses.count && out.cols % heads == 0, outs.count, lses.count, out.cols, heads);
+    each_row(out.rows, outs.count * out.cols,
+             [&](std::int64_t t) { merge_row(outs, lses, heads, t, out, lse); });
+  }
+  void weigh_partial(const Parts& lses, std::int64_t own, std::int64_t heads, const Tensor& x) override {
+    check_f32(lses.first, x.rows, heads);
+    check_f32(x, x.rows, x.cols);
+    each_row(x.rows, x.cols, [&](std::int64_t t) { weigh_row(lses, own, heads, t, x); });
+  }
+  void copy_blocks(const KvLayer& kv, const std::int32_t* blocks, std::int64_t count, void* out) override {
+    const std::int64_t bytes = kv.block_size * kv.row_bytes;
+    each_row(count, bytes / 4, [&](std::int64_t i) {
+      TS_CHECK(blocks[i] >= 0 && blocks[i] < kv.blocks, i, blocks[i], kv.blocks);
+      std::memcpy(static_cast<std::byte*>(out) + i * bytes,
+                  static_cast<const std::byte*>(kv.data) + blocks[i] * bytes,
+                  static_cast<std::size_t>(bytes));
+    });
   }
 
   void write_kv_gqa(const Tensor& keys, const Tensor& values, const AttentionBatch& batch,
