@@ -32,18 +32,6 @@ Result<KvFormat> parse_kv_format(const std::string& name) {
   return Error{ErrorKind::kInvalidArgument, "--kv-cache-dtype", "is '" + name + "', which is no row format."};
 }
 
-// A back-end and the runner that borrows it, as one rank.
-class CpuRank final : public StepRunner {
- public:
-  CpuRank(std::unique_ptr<Backend> backend, std::unique_ptr<ModelRunner> runner)
-      : backend_(std::move(backend)), runner_(std::move(runner)) {}
-  StepResult& step(const StepPlan& plan) override { return runner_->step(plan); }
-
- private:
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<ModelRunner> runner_;
-};
-
 std::string gib(std::int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
@@ -141,18 +129,26 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   std::atomic<std::size_t> weight_bytes{0};
   std::atomic<std::size_t> scratch_bytes{0};
   const auto make_rank = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
-    auto backend = make_cpu_backend({.threads = plan.threads_per_rank});
-    const LoadOptions load{.limits = ModelRunner::limits_of(runner_options),
-                           .shard = {.tp = tp, .expert_parallel = flags.expert_parallel},
+    RankDevice device{.backend = make_cpu_backend({.threads = plan.threads_per_rank})};
+    RunnerOptions options = runner_options;
+    if (plan.dcp_ranks > 1) {
+      device.dcp = tp->split(tp->rank() / plan.dcp_ranks, fmt::format("dcp group {}", tp->rank() / plan.dcp_ranks));
+      options.dcp_rank = device.dcp->rank();
+    }
+    const LoadOptions load{.limits = ModelRunner::limits_of(options),
+                           .shard = {.tp = tp,
+                                     .expert_parallel = flags.expert_parallel,
+                                     .dcp = device.dcp.get(),
+                                     .exchange = plan.exchange},
                            .on_bytes = [&](std::int64_t bytes) {
                              progress.add(bytes);
                              if (hooks.on_progress) hooks.on_progress(progress.fraction(), progress.line());
                            }};
-    TS_TRY(auto model, load_model(checkpoint, *backend, load));
+    TS_TRY(auto model, load_model(checkpoint, *device.backend, load));
     weight_bytes += model->weight_bytes();
     scratch_bytes += model->scratch_bytes();
-    TS_TRY(auto runner, ModelRunner::create(*backend, std::move(model), runner_options));
-    return std::unique_ptr<StepRunner>(std::make_unique<CpuRank>(std::move(backend), std::move(runner)));
+    TS_TRY(auto runner, ModelRunner::create(std::move(device), std::move(model), options));
+    return std::unique_ptr<StepRunner>(std::move(runner));
   };
   std::unique_ptr<StepRunner> runner;
   if (plan.ranks == 1) {

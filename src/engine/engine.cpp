@@ -47,8 +47,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
   info_ = {.vocab = s.vocab,
            .max_model_len = s.max_model_len,
            .block_size = s.block_size,
-           .kv_blocks = s.kv_blocks,
-           .kv_tokens = std::int64_t{s.kv_blocks} * s.block_size,
+           .kv_blocks = s.kv_blocks * s.dcp_ranks,
+           .kv_tokens = std::int64_t{s.kv_blocks} * s.dcp_ranks * s.block_size,
            .max_num_seqs = s.max_num_seqs,
            .max_num_batched_tokens = s.max_num_batched_tokens,
            .kv_cache_dtype = options_.kv_cache_dtype,
@@ -58,7 +58,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
   limits_ = {.vocab = s.vocab,
              .max_model_len = s.max_model_len,
              .block_size = s.block_size,
-             .kv_blocks = s.kv_blocks,
+             .kv_blocks = s.kv_blocks * s.dcp_ranks,
              .prefix_caching = s.prefix_caching,
              .end_tokens = options_.end_tokens,
              .hash_key = s.hash_key};
@@ -213,7 +213,7 @@ void Engine::publish(bool handing_out) {
   const std::lock_guard lock(mutex_);
   handing_out_ = handing_out;
   books_.running = scheduler_.running();
-  books_.kv_usage = static_cast<double>(scheduler_.kv().used_blocks()) / scheduler_.kv().blocks();
+  books_.kv_usage = scheduler_.kv().usage();
   books_.finished = counters.finished;
   books_.aborted = counters.aborted;
   books_.failed = counters.failed;

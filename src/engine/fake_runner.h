@@ -1,10 +1,11 @@
-// A runner for tests and benchmarks: no model, but a pool of rows and a block table of its own, kept like a
-// device's.
+// A runner for tests and benchmarks: no model, but for each rank a pool of rows and a block table of its own,
+// kept like a device's.
 //
 // A row holds a hash of all tokens up to its own, chained through the row before it, which is found through
-// the table. A sampled token is a function of that hash. So a request gets the tokens it would get alone
+// the tables. A sampled token is a function of that hash. So a request gets the tokens it would get alone
 // exactly when every row it ever reads was written by itself or by an equal prefix, and not overwritten
-// since.
+// since. Rows also know their positions, so that one can tell whether the ranks see each position of a
+// sharded sequence exactly once.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,8 @@ class FakeRunner final : public StepRunner {
     std::int32_t max_num_seqs = 0;
     std::int32_t max_num_batched_tokens = 0;
     std::int32_t block_size = 0;
-    std::int32_t kv_blocks = 0;
+    std::int32_t kv_blocks = 0;  // on each rank
+    std::int32_t dcp_ranks = 1;
     std::int32_t vocab = 0;
     bool verify = true;  // every row of every sequence in every step, and the plan's own promises
   };
@@ -33,8 +35,10 @@ class FakeRunner final : public StepRunner {
 
   explicit FakeRunner(const Options& options)
       : options_(options),
-        pool_(static_cast<std::size_t>(options.kv_blocks) * static_cast<std::size_t>(options.block_size)),
-        slots_(static_cast<std::size_t>(options.max_num_seqs)) {}
+        ranks_(static_cast<std::size_t>(options.dcp_ranks)),
+        slots_(static_cast<std::size_t>(options.max_num_seqs)) {
+    for (Rank& rank : ranks_) rank.pool.resize(index(options.kv_blocks) * index(options.block_size));
+  }
 
   // Called before each step; may throw or wait.
   std::function<void(const StepPlan&)> before_step;
@@ -63,11 +67,12 @@ class FakeRunner final : public StepRunner {
     if (before_step) before_step(plan);
     for (const std::int32_t slot : plan.retired) slots_[index(slot)] = {};
     for (const SequenceStart& start : plan.starts) begin(start);
-    copy_table(plan);
+    TS_CHECK(plan.views.size() == ranks_.size(), plan.views.size());
+    for (std::size_t r = 0; r < ranks_.size(); ++r) copy_table(plan, r);
     if (options_.verify) check(plan);
     result_.sampled.clear();
     result_.prompt_logprobs.clear();
-    for (std::size_t row = 0; row < plan.work.size(); ++row) run(plan, row);
+    for (const SequenceWork& work : plan.work) run(plan, work);
     ++steps;
     return result_;
   }
@@ -97,67 +102,149 @@ class FakeRunner final : public StepRunner {
     slot.tokens.reserve(start.prompt.size() + index(start.sampling.max_tokens));
   }
 
-  void copy_table(const StepPlan& plan) {
-    table_.resize(plan.block_table.size(), -1);
-    for (const TableWrite& write : plan.table_writes) {
-      const auto first = plan.block_table.begin() + std::int64_t{write.row} * plan.max_blocks + write.first;
-      std::copy(first, first + write.count, table_.begin() + (first - plan.block_table.begin()));
+  struct Row {
+    Hash hash = 0;
+    std::int32_t position = -1;
+  };
+  struct Rank {
+    std::vector<Row> pool;            // [kv_blocks * block_size]
+    std::vector<std::int32_t> table;  // [table_rows, max_blocks]
+  };
+
+  void copy_table(const StepPlan& plan, std::size_t r) {
+    const RankView& view = plan.views[r];
+    std::vector<std::int32_t>& table = ranks_[r].table;
+    table.resize(view.block_table.size(), -1);
+    for (const TableWrite& write : view.table_writes) {
+      const auto first = view.block_table.begin() + std::int64_t{write.row} * plan.max_blocks + write.first;
+      std::copy(first, first + write.count, table.begin() + (first - view.block_table.begin()));
     }
   }
 
-  std::size_t place(const StepPlan& plan, std::size_t row, std::int32_t position) const {
-    const std::int32_t block = table_[row * index(plan.max_blocks) + index(position / options_.block_size)];
-    TS_CHECK(block >= 0 && block < options_.kv_blocks, block, row, position);
-    return index(block) * index(options_.block_size) + index(position % options_.block_size);
+  // Where row `i` of a sequence lies in a rank's pool.
+  std::size_t place(const StepPlan& plan, std::size_t r, const SequenceWork& work, std::int32_t i) const {
+    const std::int32_t block =
+        ranks_[r].table[index(work.table_row) * index(plan.max_blocks) + index(i / options_.block_size)];
+    TS_CHECK(block >= 0 && block < options_.kv_blocks, block, r, work.table_row, i);
+    return index(block) * index(options_.block_size) + index(i % options_.block_size);
   }
 
   void check(const StepPlan& plan) const {
     TS_CHECK(!plan.work.empty() && plan.work.size() <= index(options_.max_num_seqs), plan.work.size());
     TS_CHECK(!plan.tokens.empty() && plan.tokens.size() <= index(options_.max_num_batched_tokens),
              plan.tokens.size());
-    TS_CHECK(plan.positions.size() == plan.tokens.size() && plan.slots.size() == plan.tokens.size() &&
-                 plan.next_tokens.size() == plan.tokens.size(),
+    TS_CHECK(plan.positions.size() == plan.tokens.size() && plan.next_tokens.size() == plan.tokens.size(),
              plan.tokens.size());
-    std::set<std::int64_t> written;
+    TS_CHECK(plan.context_owners.size() <= index(plan.max_blocks), plan.context_owners.size());
+    std::vector<std::set<std::int64_t>> written(ranks_.size());
     std::set<std::int32_t> seen;
     std::int32_t token = 0;
-    bool decodes = true;
-    for (std::size_t row = 0; row < plan.work.size(); ++row) {
-      const SequenceWork& work = plan.work[row];
+    std::int32_t group = 0;  // replicated decodes, sharded decodes, replicated prefills, sharded prefills
+    std::int32_t table_row = -1;
+    for (const SequenceWork& work : plan.work) {
       TS_CHECK(slots_[index(work.slot)].active && seen.insert(work.slot).second, work.slot);
       TS_CHECK(work.first_token == token && work.count > 0, work.first_token, token, work.count);
-      TS_CHECK(decodes || !work.is_decode, row);
-      decodes = work.is_decode;
-      for (std::int32_t i = 0; i < plan.max_blocks; ++i) {  // the delta describes the whole table
-        const std::size_t at = row * index(plan.max_blocks) + index(i);
-        TS_CHECK(table_[at] == plan.block_table[at], row, i, table_[at], plan.block_table[at]);
+      const std::int32_t own_group = (work.is_decode ? 0 : 2) + (work.is_sharded ? 1 : 0);
+      TS_CHECK(own_group >= group && work.table_row < plan.table_rows, own_group, group, work.table_row);
+      TS_CHECK(own_group > group || table_row < 0 || work.table_row == table_row + 1, work.table_row,
+               table_row);
+      group = own_group;
+      table_row = work.table_row;
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {  // the delta describes the whole table
+        for (std::int32_t i = 0; i < plan.max_blocks; ++i) {
+          const std::size_t at = index(work.table_row) * index(plan.max_blocks) + index(i);
+          TS_CHECK(ranks_[r].table[at] == plan.views[r].block_table[at], r, work.table_row, i);
+        }
       }
       for (std::int32_t i = 0; i < work.count; ++i, ++token) {
-        const std::int32_t position = plan.positions[index(token)];
-        TS_CHECK(position == work.first_position + i, position, work.first_position, i);
-        TS_CHECK(plan.slots[index(token)] == static_cast<std::int64_t>(place(plan, row, position)), row,
-                 position);
-        TS_CHECK(written.insert(plan.slots[index(token)]).second, plan.slots[index(token)]);
+        TS_CHECK(plan.positions[index(token)] == work.first_position + i, token, work.first_position, i);
+        check_slots(plan, work, token, written);
       }
+      check_owners(plan, work);
     }
   }
 
-  void run(const StepPlan& plan, std::size_t row) {
-    const SequenceWork& work = plan.work[row];
-    Slot& slot = slots_[index(work.slot)];
-    if (options_.verify) {
-      Hash expected = 0;
-      for (std::int32_t p = 0; p < work.first_position; ++p) {
-        expected = chain(expected, slot.tokens[index(p)]);
-        TS_CHECK(pool_[place(plan, row, p)] == expected, plan.step, row, p);
+  void check_slots(const StepPlan& plan, const SequenceWork& work, std::int32_t token,
+                   std::vector<std::set<std::int64_t>>& written) const {
+    std::size_t homes = 0;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const std::int64_t slot = plan.views[r].slots[index(token)];
+      const std::int32_t visible = plan.views[r].visible_rows[index(token)];
+      if (!work.is_sharded) TS_CHECK(visible == plan.positions[index(token)] + 1, r, token, visible);
+      if (slot < 0) continue;
+      ++homes;
+      TS_CHECK(slot == static_cast<std::int64_t>(place(plan, r, work, visible - 1)), r, token, slot, visible);
+      TS_CHECK(written[r].insert(slot).second, r, slot);
+    }
+    TS_CHECK(homes == (work.is_sharded ? 1 : ranks_.size()), homes, token);
+  }
+
+  // The owners of a sharded prefill's earlier blocks are those that hold them.
+  void check_owners(const StepPlan& plan, const SequenceWork& work) const {
+    if (!work.is_sharded || work.is_decode) {
+      TS_CHECK(work.context_owners < 0, work.context_owners);
+      return;
+    }
+    std::vector<std::int32_t> next(ranks_.size(), 0);
+    for (std::int32_t i = 0; i * options_.block_size < work.first_position; ++i) {
+      const std::size_t r = plan.context_owners[index(work.context_owners + i)];
+      const Row& row = ranks_[r].pool[place(plan, r, work, next[r]++ * options_.block_size)];
+      TS_CHECK(row.position == i * options_.block_size, r, i, row.position);
+    }
+  }
+
+  // What the sequence sees before its first token of this step, on the rank: its visible rows there.
+  std::int32_t rows_before(const StepPlan& plan, std::size_t r, const SequenceWork& work) const {
+    const RankView& view = plan.views[r];
+    return view.visible_rows[index(work.first_token)] - (view.slots[index(work.first_token)] >= 0 ? 1 : 0);
+  }
+
+  // The ranks together see each earlier position once, or each rank sees all, with the right content.
+  void check_rows(const StepPlan& plan, const SequenceWork& work, const Slot& slot) const {
+    std::vector<Hash> expected(1, 0);
+    for (std::int32_t p = 0; p < work.first_position; ++p)
+      expected.push_back(chain(expected.back(), slot.tokens[index(p)]));
+    std::vector<std::size_t> seen(index(work.first_position), 0);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      std::int32_t last = -1;
+      for (std::int32_t i = 0; i < rows_before(plan, r, work); ++i) {
+        const Row& row = ranks_[r].pool[place(plan, r, work, i)];
+        TS_CHECK(row.position > last && row.position < work.first_position, plan.step, r, i, row.position);
+        TS_CHECK(row.hash == expected[index(row.position) + 1], plan.step, r, i, row.position);
+        ++seen[index(row.position)];
+        last = row.position;
       }
     }
-    Hash context = work.first_position == 0 ? 0 : pool_[place(plan, row, work.first_position - 1)];
+    for (const std::size_t times : seen) TS_CHECK(times == (work.is_sharded ? 1 : ranks_.size()), times);
+  }
+
+  // The hash of all tokens before the first of this step.
+  Hash context_before(const StepPlan& plan, const SequenceWork& work) const {
+    if (work.first_position == 0) return 0;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const std::int32_t here = rows_before(plan, r, work);
+      if (here == 0) continue;
+      const Row& row = ranks_[r].pool[place(plan, r, work, here - 1)];
+      if (row.position == work.first_position - 1) return row.hash;
+    }
+    TS_CHECK(false, plan.step, work.slot, work.first_position);
+    return 0;
+  }
+
+  void run(const StepPlan& plan, const SequenceWork& work) {
+    Slot& slot = slots_[index(work.slot)];
+    if (options_.verify) check_rows(plan, work, slot);
+    Hash context = context_before(plan, work);
     for (std::int32_t i = 0; i < work.count; ++i) {
       const std::size_t t = index(work.first_token + i);
-      TS_CHECK(plan.tokens[t] == slot.tokens[index(plan.positions[t])], plan.step, row, plan.positions[t]);
+      TS_CHECK(plan.tokens[t] == slot.tokens[index(plan.positions[t])], plan.step, work.slot,
+               plan.positions[t]);
       context = chain(context, plan.tokens[t]);
-      pool_[index(static_cast<std::int32_t>(plan.slots[t]))] = context;
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        const std::int64_t at = plan.views[r].slots[t];
+        if (at >= 0)
+          ranks_[r].pool[static_cast<std::size_t>(at)] = {.hash = context, .position = plan.positions[t]};
+      }
       if (work.prompt_logprobs >= 0 && plan.next_tokens[t] >= 0) {
         SampledToken logprob;
         logprob.token = plan.next_tokens[t];
@@ -188,9 +275,8 @@ class FakeRunner final : public StepRunner {
   }
 
   Options options_;
-  std::vector<Hash> pool_;           // [kv_blocks * block_size]
-  std::vector<std::int32_t> table_;  // [max_num_seqs, max_blocks]
-  std::vector<Slot> slots_;          // [max_num_seqs]
+  std::vector<Rank> ranks_;
+  std::vector<Slot> slots_;  // [max_num_seqs]
   StepResult result_;
 };
 

@@ -31,17 +31,21 @@ Result<std::int64_t> ModelRunner::kv_bytes(const Model& model, KvFormat format, 
   return *row * tokens * model.layers();
 }
 
-Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Backend& backend, std::unique_ptr<Model> model,
+Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RankDevice device, std::unique_ptr<Model> model,
                                                          const RunnerOptions& options) {
   TS_TRY(const std::int64_t row_bytes, kv_bytes(*model, options.kv_format, 1));
   const std::int64_t layers = model->layers();
   return std::unique_ptr<ModelRunner>(
-      new ModelRunner(backend, std::move(model), options, row_bytes / layers));
+      new ModelRunner(std::move(device), std::move(model), options, row_bytes / layers));
 }
 
-ModelRunner::ModelRunner(Backend& backend, std::unique_ptr<Model> model, const RunnerOptions& options,
+ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const RunnerOptions& options,
                          std::int64_t row_bytes)
-    : backend_(backend), model_(std::move(model)), options_(options), inputs_(backend, options) {
+    : device_(std::move(device)),
+      backend_(*device_.backend),
+      model_(std::move(model)),
+      options_(options),
+      inputs_(backend_, options) {
   const std::int64_t layer_bytes = row_bytes * options.block_size * options.kv_blocks;
   pool_ = backend_.allocate(static_cast<std::size_t>(layer_bytes * model_->layers()));
   for (std::int64_t l = 0; l < model_->layers(); ++l) {
@@ -52,6 +56,15 @@ ModelRunner::ModelRunner(Backend& backend, std::unique_ptr<Model> model, const R
                    .block_size = options.block_size,
                    .row_bytes = row_bytes,
                    .scale = options.kv_scale});
+  }
+  if (options.dcp_ranks > 1) {
+    staged_.emplace(backend_, kv_.front(),
+                    StagedContext::Limits{.ranks = options.dcp_ranks,
+                                          .rank = options.dcp_rank,
+                                          .tokens = options.max_num_batched_tokens,
+                                          .seqs = options.max_num_seqs,
+                                          .positions = options.max_model_len,
+                                          .gather_rows = options.gather_rows});
   }
   slots_.resize(static_cast<std::size_t>(options.max_num_seqs));
   // Rows to sample: one a sequence; rows for prompt log-probabilities: up to every query token of the step.
@@ -75,8 +88,7 @@ ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
     field(positions, tokens);
     field(visible_rows, tokens);
     field(slots, tokens);
-    field(query_start_decode, seqs + 1);
-    field(query_start_prefill, seqs + 1);
+    field(query_start, seqs + 4);  // one run for each form of attention
     field(logit_rows, kLogitRows);
   };
   Arena count_host;
@@ -87,13 +99,15 @@ ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
   Arena host(host_.data(), host_.size());
   Arena device(device_.get(), count_device.peak());
   plan(host, device);
-  block_table_ = backend.allocate(static_cast<std::size_t>(seqs * max_blocks) * sizeof(std::int32_t));
+  const std::int64_t table_rows = (options.dcp_ranks > 1 ? 2 : 1) * seqs;
+  block_table_ = backend.allocate(static_cast<std::size_t>(table_rows * max_blocks) * sizeof(std::int32_t));
 }
 
-void ModelRunner::Inputs::write_table(Backend& backend, const StepPlan& plan, const TableWrite& write) {
-  const std::int64_t first = std::int64_t{write.row} * plan.max_blocks + write.first;
+void ModelRunner::Inputs::write_table(Backend& backend, const RankView& view, std::int32_t max_blocks,
+                                      const TableWrite& write) {
+  const std::int64_t first = std::int64_t{write.row} * max_blocks + write.first;
   backend.copy_to_device(static_cast<std::int32_t*>(block_table_.get()) + first,
-                         plan.block_table.data() + first,
+                         view.block_table.data() + first,
                          static_cast<std::size_t>(write.count) * sizeof(std::int32_t));
 }
 
@@ -107,17 +121,18 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
   result_.sampled.clear();
   result_.prompt_logprobs.clear();
   if (plan.work.empty()) return result_;
+  list_forms(plan);
   upload(plan);
-  const auto decodes = static_cast<std::int32_t>(
-      options_.batch_invariant
-          ? plan.work.size()
-          : static_cast<std::size_t>(std::ranges::count_if(plan.work, &SequenceWork::is_decode)));
-  const auto works = static_cast<std::int32_t>(plan.work.size());
-  const Tensor hidden = model_->forward({.tokens = static_cast<std::int32_t>(plan.tokens.size()),
-                                         .ids = inputs_.ids.device,
-                                         .decode = attention_batch(plan, 0, decodes),
-                                         .prefill = attention_batch(plan, decodes, works - decodes)},
-                                        kv_);
+  ForwardBatch batch;
+  batch.tokens = static_cast<std::int32_t>(plan.tokens.size());
+  batch.ids = inputs_.ids.device;
+  batch.decode = attention_batch(plan, kDecode);
+  batch.sharded_decode = attention_batch(plan, kShardedDecode);
+  batch.prefill = attention_batch(plan, kPrefill);
+  batch.sharded_prefill = attention_batch(plan, kShardedPrefill);
+  if (batch.sharded_prefill.tokens > 0)
+    batch.staged = &staged_->stage(backend_, plan, forms_[kShardedPrefill], batch.sharded_prefill);
+  const Tensor hidden = model_->forward(batch, kv_);
   list_logit_rows(plan);
   for (std::size_t first = 0; first < logit_rows_.size(); first += kLogitRows) {
     const std::size_t count = std::min<std::size_t>(kLogitRows, logit_rows_.size() - first);
@@ -126,63 +141,71 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
   return result_;
 }
 
+// Decodes come before prefills, and of both the replicated ones first.
+void ModelRunner::list_forms(const StepPlan& plan) {
+  std::span<const SequenceWork> rest(plan.work);
+  for (std::size_t form = 0; form < forms_.size(); ++form) {
+    const auto end = std::ranges::find_if_not(rest, [&](const SequenceWork& work) {
+      const bool is_absorbed = work.is_decode || options_.batch_invariant;
+      return static_cast<std::size_t>((is_absorbed ? 0 : 2) + (work.is_sharded ? 1 : 0)) == form;
+    });
+    forms_[form] = rest.first(static_cast<std::size_t>(end - rest.begin()));
+    rest = rest.subspan(forms_[form].size());
+  }
+  TS_CHECK(rest.empty(), rest.size(), plan.work.size());
+}
+
 void ModelRunner::upload(const StepPlan& plan) {
   const std::size_t tokens = plan.tokens.size();
   TS_CHECK(tokens <= static_cast<std::size_t>(options_.max_num_batched_tokens), tokens,
            options_.max_num_batched_tokens);
   TS_CHECK(plan.work.size() <= slots_.size(), plan.work.size(), slots_.size());
-  std::int32_t next = 0;
-  bool in_prefill = false;
-  for (const SequenceWork& work : plan.work) {
-    TS_CHECK(work.first_token == next && work.count > 0, work.first_token, next, work.count);
-    TS_CHECK(!(in_prefill && work.is_decode));
-    in_prefill = !work.is_decode;
-    next += work.count;
-  }
-  TS_CHECK(static_cast<std::size_t>(next) == tokens, next, tokens);
-
+  const RankView& mine = view(plan);
+  TS_CHECK(mine.slots.size() == tokens && mine.visible_rows.size() == tokens, mine.slots.size(), tokens);
   std::ranges::copy(plan.tokens, inputs_.ids.host);
   std::ranges::copy(plan.positions, inputs_.positions.host);
-  std::ranges::copy(plan.slots, inputs_.slots.host);
+  std::ranges::copy(mine.slots, inputs_.slots.host);
+  std::ranges::copy(mine.visible_rows, inputs_.visible_rows.host);
+  std::int32_t next = 0;
   for (const SequenceWork& work : plan.work) {
-    for (std::int32_t t = work.first_token; t < work.first_token + work.count; ++t) {
-      inputs_.visible_rows.host[t] = plan.positions[static_cast<std::size_t>(t)] + 1;
+    TS_CHECK(work.first_token == next && work.count > 0, work.first_token, next, work.count);
+    next += work.count;
+    for (std::int32_t t = work.first_token; t < next; ++t) {
       if (inputs_.ids.host[t] < 0)
         inputs_.ids.host[t] = slots_[static_cast<std::size_t>(work.slot)].last_token();
     }
   }
-  const auto starts = [&](std::int32_t* out, bool decode) {
+  TS_CHECK(static_cast<std::size_t>(next) == tokens, next, tokens);
+  std::int32_t* start = inputs_.query_start.host;
+  for (const auto& works : forms_) {
     std::int32_t first = 0;
-    *out++ = 0;
-    for (const SequenceWork& work : plan.work) {
-      if ((work.is_decode || options_.batch_invariant) == decode) *out++ = first += work.count;
-    }
-  };
-  starts(inputs_.query_start_decode.host, true);
-  starts(inputs_.query_start_prefill.host, false);
+    *start++ = 0;
+    for (const SequenceWork& work : works) *start++ = first += work.count;
+  }
   inputs_.copy(backend_);
-  for (const TableWrite& write : plan.table_writes) inputs_.write_table(backend_, plan, write);
+  for (const TableWrite& write : mine.table_writes)
+    inputs_.write_table(backend_, mine, plan.max_blocks, write);
 }
 
-AttentionBatch ModelRunner::attention_batch(const StepPlan& plan, std::int32_t first_work,
-                                            std::int32_t works) {
+AttentionBatch ModelRunner::attention_batch(const StepPlan& plan, Form form) {
   AttentionBatch batch;
-  if (works == 0) return batch;
-  const std::int32_t first_token = plan.work[static_cast<std::size_t>(first_work)].first_token;
-  for (const SequenceWork& work :
-       std::span(plan.work).subspan(static_cast<std::size_t>(first_work), static_cast<std::size_t>(works))) {
+  const std::span<const SequenceWork> works = forms_[form];
+  if (works.empty()) return batch;
+  const std::int32_t first_token = works.front().first_token;
+  for (const SequenceWork& work : works) {
+    TS_CHECK(work.table_row == works.front().table_row + batch.seqs, work.table_row, batch.seqs);
     batch.tokens += work.count;
     batch.max_query = std::max(batch.max_query, work.count);
+    ++batch.seqs;
   }
-  batch.seqs = works;
+  std::size_t starts = 0;
+  for (std::size_t f = 0; f < form; ++f) starts += forms_[f].size() + 1;
   batch.max_blocks = plan.max_blocks;
-  batch.query_start = first_work == 0 && (plan.work.front().is_decode || options_.batch_invariant)
-                          ? inputs_.query_start_decode.device
-                          : inputs_.query_start_prefill.device;
+  batch.query_start = inputs_.query_start.device + starts;
   batch.positions = inputs_.positions.device + first_token;
   batch.visible_rows = inputs_.visible_rows.device + first_token;
   batch.slots = inputs_.slots.device + first_token;
-  batch.block_table = inputs_.block_table() + std::int64_t{first_work} * plan.max_blocks;
+  batch.block_table = inputs_.block_table() + std::int64_t{works.front().table_row} * plan.max_blocks;
   return batch;
 }
 

@@ -1,15 +1,19 @@
 // Runs StepPlans on one rank: owns the model, the KV pool and the sampling state of the running sequences.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backend/backend.h"
+#include "comm/communicator.h"
 #include "engine/slot_state.h"
+#include "engine/staged_context.h"
 #include "engine/step_plan.h"
 #include "model/model.h"
 
@@ -20,12 +24,22 @@ struct RunnerOptions {
   std::int32_t max_num_batched_tokens = 0;
   std::int32_t max_model_len = 0;
   std::int32_t block_size = 64;  // tokens
-  std::int32_t kv_blocks = 0;
+  std::int32_t kv_blocks = 0;    // on each rank
+  std::int32_t dcp_ranks = 1;    // ranks that a sequence's blocks can be spread over
+  std::int32_t dcp_rank = 0;     // this one's place among them: the view of the plan that it follows
+  // Rows that a rank sends in a round at most when a group gathers the earlier rows of a prefill. Bounds memory.
+  std::int32_t gather_rows = 4096;
   KvFormat kv_format = KvFormat::kF32;
   float kv_scale = 1.0F;  // kFp8 only
   // Every query token in the absorbed form, so that a token's keys and logits are the same bits however its
   // prompt was cut, cached or recomputed. Costs prefill speed.
   bool batch_invariant = false;
+};
+
+// What a rank owns besides its model: the device, and the group it shares the rows of the cache with.
+struct RankDevice {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> dcp = nullptr;  // null: every rank keeps all rows
 };
 
 class ModelRunner final : public StepRunner {
@@ -39,8 +53,8 @@ class ModelRunner final : public StepRunner {
   // model's rows.
   static Result<std::int64_t> kv_bytes(const Model& model, KvFormat format, std::int64_t tokens);
 
-  // The model was loaded with limits_of(options). Borrows the back-end.
-  static Result<std::unique_ptr<ModelRunner>> create(Backend& backend, std::unique_ptr<Model> model,
+  // The model was loaded on this device with limits_of(options).
+  static Result<std::unique_ptr<ModelRunner>> create(RankDevice device, std::unique_ptr<Model> model,
                                                      const RunnerOptions& options);
 
   StepResult& step(const StepPlan& plan) override;
@@ -54,7 +68,7 @@ class ModelRunner final : public StepRunner {
   const Model& model() const { return *model_; }
 
  private:
-  ModelRunner(Backend& backend, std::unique_ptr<Model> model, const RunnerOptions& options,
+  ModelRunner(RankDevice device, std::unique_ptr<Model> model, const RunnerOptions& options,
               std::int64_t row_bytes);
 
   struct LogitRow {
@@ -64,7 +78,12 @@ class ModelRunner final : public StepRunner {
   };
 
   void upload(const StepPlan& plan);
-  AttentionBatch attention_batch(const StepPlan& plan, std::int32_t first_work, std::int32_t works);
+  enum Form : std::uint8_t { kDecode, kShardedDecode, kPrefill, kShardedPrefill };
+  void list_forms(const StepPlan& plan);
+  AttentionBatch attention_batch(const StepPlan& plan, Form form);
+  const RankView& view(const StepPlan& plan) const {
+    return plan.views[static_cast<std::size_t>(options_.dcp_rank)];
+  }
   void list_logit_rows(const StepPlan& plan);
   void read_logits(const StepPlan& plan, const Tensor& hidden, std::span<const LogitRow> rows);
   void tap_rows(const StepPlan& plan, std::span<const LogitRow> rows, const Tensor& logits);
@@ -79,26 +98,30 @@ class ModelRunner final : public StepRunner {
       T* host = nullptr;
       const T* device = nullptr;
     };
-    Field<std::int32_t> ids, positions, visible_rows, query_start_decode, query_start_prefill, logit_rows;
+    Field<std::int32_t> ids, positions, visible_rows, query_start, logit_rows;
     Field<std::int64_t> slots;
     // The block table stays on the device from step to step; a plan names the entries that changed.
     const std::int32_t* block_table() const { return static_cast<const std::int32_t*>(block_table_.get()); }
-    void write_table(Backend& backend, const StepPlan& plan, const TableWrite& write);
+    void write_table(Backend& backend, const RankView& view, std::int32_t max_blocks,
+                     const TableWrite& write);
     void copy(Backend& backend) { backend.copy_to_device(device_.get(), host_.data(), host_.size()); }
 
    private:
     std::vector<std::byte> host_;
     Buffer device_;
-    Buffer block_table_;  // [max_num_seqs, max_blocks] i32
+    Buffer block_table_;  // [table_rows, max_blocks] i32
   };
 
-  Backend& backend_;
+  RankDevice device_;
+  Backend& backend_;  // of device_
   std::unique_ptr<Model> model_;
   RunnerOptions options_;
   Buffer pool_;
   std::vector<KvLayer> kv_;
   Inputs inputs_;
-  std::vector<SlotState> slots_;  // [max_num_seqs]
+  std::optional<StagedContext> staged_;                 // with several DCP ranks
+  std::array<std::span<const SequenceWork>, 4> forms_;  // the works of the plan under way, by Form
+  std::vector<SlotState> slots_;                        // [max_num_seqs]
   std::vector<LogitRow> logit_rows_;
   std::vector<SamplingRow> sampling_rows_;
   std::vector<SampledToken> sampled_;

@@ -8,31 +8,44 @@
 
 namespace tessera {
 
-PlanWriter::PlanWriter(const Limits& limits) : limits_(limits) {
-  const auto seqs = static_cast<std::size_t>(limits.max_num_seqs);
+PlanWriter::PlanWriter(const Limits& limits, const KvCache& kv) : limits_(limits), kv_(kv) {
   const auto tokens = static_cast<std::size_t>(limits.max_num_batched_tokens);
-  rows_.resize(seqs);
+  const auto ranks = static_cast<std::size_t>(kv.ranks());
   plan_.max_blocks = limits.max_blocks;
-  plan_.block_table.assign(seqs * static_cast<std::size_t>(limits.max_blocks), -1);
-  plan_.work.reserve(seqs);
-  plan_.table_writes.reserve(seqs);
+  plan_.table_rows = (ranks > 1 ? 2 : 1) * limits.max_num_seqs;
+  const auto rows = static_cast<std::size_t>(plan_.table_rows);
+  rows_.resize(rows);
+  shown_.assign(rows * ranks, 0);
+  plan_.work.reserve(static_cast<std::size_t>(limits.max_num_seqs));
   plan_.tokens.reserve(tokens);
   plan_.positions.reserve(tokens);
-  plan_.slots.reserve(tokens);
   plan_.next_tokens.reserve(tokens);
+  if (ranks > 1) plan_.context_owners.reserve(static_cast<std::size_t>(limits.max_blocks));
+  plan_.views.resize(ranks);
+  for (RankView& view : plan_.views) {
+    view.slots.reserve(tokens);
+    view.visible_rows.reserve(tokens);
+    view.block_table.assign(rows * static_cast<std::size_t>(limits.max_blocks), -1);
+    view.table_writes.reserve(rows);
+  }
 }
 
 void PlanWriter::begin(std::vector<std::int32_t>& retired) {
   ++plan_.step;
+  rows_used_ = {};
   plan_.retired.clear();
   std::swap(plan_.retired, retired);
   plan_.starts.clear();
   plan_.work.clear();
-  plan_.table_writes.clear();
   plan_.tokens.clear();
   plan_.positions.clear();
-  plan_.slots.clear();
   plan_.next_tokens.clear();
+  plan_.context_owners.clear();
+  for (RankView& view : plan_.views) {
+    view.slots.clear();
+    view.visible_rows.clear();
+    view.table_writes.clear();
+  }
   for (auto& mask : plan_.allowed_masks) spare_masks_.push_back(std::move(mask));
   plan_.allowed_masks.clear();
 }
@@ -48,64 +61,119 @@ void PlanWriter::start(const Sequence& sequence) {
 }
 
 void PlanWriter::add(Sequence& sequence) {
-  const auto row = static_cast<std::int32_t>(plan_.work.size());
-  TS_CHECK(row < limits_.max_num_seqs, row, limits_.max_num_seqs);
-  const std::int32_t first = sequence.computed;
-  const std::int32_t end = first + sequence.planned;
-  TS_CHECK(sequence.planned > 0 && end <= sequence.size(), sequence.planned, end, sequence.size());
+  SequenceWork work = work_of(sequence);
+  std::int32_t& used = rows_used_[static_cast<std::size_t>(sequence.blocks.spread)];
+  TS_CHECK(used < limits_.max_num_seqs, used, limits_.max_num_seqs);
+  work.table_row = used++ + (work.is_sharded ? limits_.max_num_seqs : 0);
+  if (work.is_sharded && !work.is_decode) {
+    work.context_owners = static_cast<std::int32_t>(plan_.context_owners.size());
+    for (std::int32_t i = 0; i < kv_.blocks_for(sequence.computed); ++i) {
+      const int owner = kv_.owner(sequence.blocks.ids[static_cast<std::size_t>(i)]);
+      plan_.context_owners.push_back(static_cast<std::uint8_t>(owner));
+    }
+  }
+  if (work.samples && sequence.sampling.constraint) work.allowed_mask = add_mask(sequence);
+  add_tokens(sequence, work);
+  for (std::int32_t rank = 0; rank < kv_.ranks(); ++rank) add_rows_on(rank, sequence);
+  write_table_row(work.table_row, sequence);
+  plan_.work.push_back(work);
+}
 
+SequenceWork PlanWriter::work_of(const Sequence& sequence) const {
+  const std::int32_t end = sequence.computed + sequence.planned;
+  TS_CHECK(sequence.planned > 0 && end <= sequence.size(), sequence.planned, end, sequence.size());
   SequenceWork work{.slot = sequence.slot,
                     .first_token = static_cast<std::int32_t>(plan_.tokens.size()),
                     .count = sequence.planned,
-                    .first_position = first,
+                    .first_position = sequence.computed,
                     .is_decode = sequence.decode_row >= 0,
+                    .is_sharded = sequence.blocks.spread == Spread::kSharded,
                     .samples = end == sequence.size() && sequence.remaining() > 0};
   // Nothing is asked for tokens whose logprobs were handed out before a preemption.
-  const std::int32_t first_logprob = sequence.prompt_logprobs_given;
-  const bool logprobs = sequence.wants_prompt_logprobs() && end > first_logprob;
-  if (logprobs) work.prompt_logprobs = *sequence.sampling.prompt_logprobs;
-  if (work.samples && sequence.sampling.constraint) {
-    auto& masks = plan_.allowed_masks;
-    work.allowed_mask = static_cast<std::int32_t>(masks.size());
-    masks.emplace_back();
-    if (!spare_masks_.empty()) {
-      masks.back() = std::move(spare_masks_.back());
-      spare_masks_.pop_back();
-    }
-    masks.back().assign((static_cast<std::size_t>(limits_.vocab) + 63) / 64, 0);
-    try {
-      sequence.sampling.constraint->allowed(masks.back());
-    } catch (const std::exception&) {
-      std::ranges::fill(masks.back(), 0);  // no token is allowed: the request fails, and it alone
-    }
-  }
-  plan_.work.push_back(work);
+  if (sequence.wants_prompt_logprobs() && end > sequence.prompt_logprobs_given)
+    work.prompt_logprobs = *sequence.sampling.prompt_logprobs;
+  return work;
+}
 
-  const std::int32_t size = limits_.block_size;
-  for (std::int32_t position = first; position < end; ++position) {
-    const BlockId block = sequence.blocks[static_cast<std::size_t>(position / size)];
+// The index of a mask of the tokens that the sequence's grammar allows next.
+std::int32_t PlanWriter::add_mask(const Sequence& sequence) {
+  auto& masks = plan_.allowed_masks;
+  masks.emplace_back();
+  if (!spare_masks_.empty()) {
+    masks.back() = std::move(spare_masks_.back());
+    spare_masks_.pop_back();
+  }
+  masks.back().assign((static_cast<std::size_t>(limits_.vocab) + 63) / 64, 0);
+  try {
+    sequence.sampling.constraint->allowed(masks.back());
+  } catch (const std::exception&) {
+    std::ranges::fill(masks.back(), 0);  // no token is allowed: the request fails, and it alone
+  }
+  return static_cast<std::int32_t>(masks.size()) - 1;
+}
+
+void PlanWriter::add_tokens(const Sequence& sequence, const SequenceWork& work) {
+  for (std::int32_t position = work.first_position; position < work.first_position + work.count; ++position) {
     plan_.tokens.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
     plan_.positions.push_back(position);
-    plan_.slots.push_back(std::int64_t{block.value} * size + position % size);
-    const bool has_logprob = logprobs && position >= first_logprob && position + 1 < sequence.prompt_size;
+    const bool has_logprob = work.prompt_logprobs >= 0 && position >= sequence.prompt_logprobs_given &&
+                             position + 1 < sequence.prompt_size;
     plan_.next_tokens.push_back(has_logprob ? sequence.tokens[static_cast<std::size_t>(position) + 1] : -1);
   }
-  write_table_row(row, sequence);
+}
+
+// Where the planned tokens' keys go on a rank, and how many of its rows each token sees.
+void PlanWriter::add_rows_on(std::int32_t rank, const Sequence& sequence) {
+  RankView& view = plan_.views[static_cast<std::size_t>(rank)];
+  const std::int32_t size = kv_.block_size();
+  const bool is_sharded = sequence.blocks.spread == Spread::kSharded;
+  const std::int32_t end = sequence.computed + sequence.planned;
+  const std::int32_t first_block = sequence.computed / size;
+  const auto holds = [&](std::int32_t block) {
+    return !is_sharded || kv_.owner(sequence.blocks.ids[static_cast<std::size_t>(block)]) == rank;
+  };
+  // Full blocks here before the current one: all that the rank has, less those from the current one on.
+  std::int32_t before = first_block;
+  if (is_sharded) {
+    before = sequence.blocks.owned[static_cast<std::size_t>(rank)];
+    for (std::int32_t i = sequence.blocks.size(); i-- > first_block;) before -= holds(i) ? 1 : 0;
+  }
+  for (std::int32_t block = first_block; block * size < end; ++block) {
+    const bool here = holds(block);
+    const std::int64_t place =
+        here ? kv_.place(sequence.blocks.ids[static_cast<std::size_t>(block)], rank) : std::int64_t{0};
+    const std::int32_t last = std::min(end, (block + 1) * size);
+    for (std::int32_t p = std::max(sequence.computed, block * size); p < last; ++p) {
+      view.slots.push_back(here ? place * size + p % size : -1);
+      view.visible_rows.push_back(before * size + (here ? p % size + 1 : 0));
+    }
+    before += here ? 1 : 0;
+  }
 }
 
 void PlanWriter::write_table_row(std::int32_t row, const Sequence& sequence) {
-  Row& shown = rows_[static_cast<std::size_t>(row)];
-  const auto blocks = static_cast<std::int32_t>(sequence.blocks.size());
+  const std::int32_t blocks = sequence.blocks.size();
   TS_CHECK(blocks <= limits_.max_blocks, blocks, limits_.max_blocks);
+  Row& shown = rows_[static_cast<std::size_t>(row)];
   const bool same = shown.residence == sequence.residence && shown.blocks <= blocks;
-  const std::int32_t first = same ? shown.blocks : 0;
-  const std::int32_t last = same ? blocks : std::max(shown.blocks, blocks);
-  if (first == last) return;
-  std::int32_t* entries =
-      plan_.block_table.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(limits_.max_blocks);
-  for (std::int32_t i = first; i < last; ++i)
-    entries[i] = i < blocks ? sequence.blocks[static_cast<std::size_t>(i)].value : -1;
-  plan_.table_writes.push_back({.row = row, .first = first, .count = last - first});
+  if (same && shown.blocks == blocks) return;
+  const bool is_sharded = sequence.blocks.spread == Spread::kSharded;
+  for (std::int32_t rank = 0; rank < kv_.ranks(); ++rank) {
+    RankView& view = plan_.views[static_cast<std::size_t>(rank)];
+    std::int32_t* entries = view.block_table.data() +
+                            static_cast<std::size_t>(row) * static_cast<std::size_t>(limits_.max_blocks);
+    std::int32_t& stale = shown_[static_cast<std::size_t>(row * kv_.ranks() + rank)];
+    const std::int32_t first = same ? stale : 0;
+    std::int32_t next = first;
+    for (std::int32_t i = same ? shown.blocks : 0; i < blocks; ++i) {
+      const BlockId block = sequence.blocks.ids[static_cast<std::size_t>(i)];
+      if (!is_sharded || kv_.owner(block) == rank) entries[next++] = kv_.place(block, rank);
+    }
+    const std::int32_t last = std::max(next, stale);
+    std::fill(entries + next, entries + last, -1);
+    stale = next;
+    if (first < last) view.table_writes.push_back({.row = row, .first = first, .count = last - first});
+  }
   shown = {.residence = sequence.residence, .blocks = blocks};
 }
 

@@ -1,6 +1,8 @@
 // Writes StepPlans in place: the same vectors every step, block table rows rewritten only where they changed.
+// The plan says for each rank where the rows are that the scheduler's blocks stand for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,30 +17,37 @@ class PlanWriter {
     std::int32_t max_num_seqs = 0;
     std::int32_t max_num_batched_tokens = 0;
     std::int32_t max_blocks = 0;  // of one sequence
-    std::int32_t block_size = 0;
     std::int32_t vocab = 0;
   };
-  explicit PlanWriter(const Limits& limits);
+  // Borrows the cache that the sequences' blocks belong to.
+  PlanWriter(const Limits& limits, const KvCache& kv);
 
   // An empty plan with the next number.
   void begin(std::vector<std::int32_t>& retired);
   void start(const Sequence& sequence);
-  // The sequence's `planned` tokens behind its `computed` ones, as the next row.
+  // The sequence's `planned` tokens behind its `computed` ones, as the next row of its spread.
   void add(Sequence& sequence);
 
   const StepPlan& plan() const { return plan_; }
 
  private:
+  SequenceWork work_of(const Sequence& sequence) const;
+  std::int32_t add_mask(const Sequence& sequence);
+  void add_tokens(const Sequence& sequence, const SequenceWork& work);
+  void add_rows_on(std::int32_t rank, const Sequence& sequence);
   void write_table_row(std::int32_t row, const Sequence& sequence);
 
-  // What a row of the table shows.
+  // What a row of the tables shows.
   struct Row {
     std::uint64_t residence = 0;
-    std::int32_t blocks = 0;
+    std::int32_t blocks = 0;  // of the sequence
   };
   Limits limits_;
+  const KvCache& kv_;
   StepPlan plan_;
-  std::vector<Row> rows_;                                // [max_num_seqs]
+  std::array<std::int32_t, 2> rows_used_ = {};  // of the plan under way, by spread
+  std::vector<Row> rows_;                       // [table_rows]
+  std::vector<std::int32_t> shown_;             // [table_rows, ranks] entries that a rank's row shows
   std::vector<std::vector<std::uint64_t>> spare_masks_;  // memory of earlier steps' masks
 };
 

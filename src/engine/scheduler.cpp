@@ -25,6 +25,7 @@ Result<void> SchedulerOptions::validate() const {
   TS_TRY(at_least_one("max-model-len", max_model_len));
   TS_TRY(at_least_one("block-size", block_size));
   TS_TRY(at_least_one("the number of KV blocks", kv_blocks));
+  TS_TRY(at_least_one("decode-context-parallel-size", dcp_ranks));
   TS_TRY(at_least_one("the vocabulary", vocab));
   return {};
 }
@@ -33,15 +34,15 @@ Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
       // So that decodes alone never exceed the budget, and a prefill among them always gets a token.
       most_running_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
-      kv_(options.kv_blocks, options.block_size, options.hash_key),
+      kv_(options.dcp_ranks, options.kv_blocks, options.block_size, options.hash_key),
       writer_({.max_num_seqs = options.max_num_seqs,
                .max_num_batched_tokens = options.max_num_batched_tokens,
-               .max_blocks = (options.max_model_len + options.block_size - 1) / options.block_size,
-               .block_size = options.block_size,
-               .vocab = options.vocab}) {
+               .max_blocks = kv_.blocks_for(options.max_model_len),
+               .vocab = options.vocab},
+              kv_) {
   const auto seqs = static_cast<std::size_t>(options.max_num_seqs);
   running_.reserve(seqs);
-  decoding_.reserve(seqs);
+  for (auto& rows : decoding_) rows.reserve(seqs);
   planned_.reserve(seqs);
   deliveries_.resize(seqs);
   for (std::int32_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
@@ -128,7 +129,7 @@ void Scheduler::advance(Sequence& sequence, std::int32_t count) {
   for (const std::int32_t full = sequence.computed / options_.block_size; sequence.remembered < full;
        ++sequence.remembered) {
     const auto at = static_cast<std::size_t>(sequence.remembered);
-    kv_.remember(sequence.hashes[at], sequence.blocks[at]);
+    kv_.remember(sequence.hashes[at], sequence.blocks.ids[at]);
   }
   if (sequence.computed >= sequence.prompt_size && !sequence.prefill_counted) {
     sequence.prefill_counted = true;
@@ -250,17 +251,18 @@ void Scheduler::check_invariants() const {
   for (const Sequence* s : running_) {
     TS_CHECK(slots.insert(s->slot).second, s->slot);
     TS_CHECK(s->computed + s->planned <= s->size(), s->computed, s->planned, s->size());
-    const auto rows = static_cast<std::int64_t>(s->blocks.size()) * options_.block_size;
-    TS_CHECK(s->computed + s->planned <= rows, s->computed, s->planned, rows);
-    for (const BlockId block : s->blocks) ++holders[block.value];
+    const std::int64_t room = std::int64_t{s->blocks.size()} * options_.block_size;
+    TS_CHECK(s->computed + s->planned <= room, s->computed, s->planned, room);
+    for (const BlockId block : s->blocks.ids) ++holders[block.value];
     if (s->decode_row < 0) continue;
     ++decoding;
-    TS_CHECK(decoding_[static_cast<std::size_t>(s->decode_row)] == s, s->decode_row);
+    const auto& rows = decoding_[static_cast<std::size_t>(s->blocks.spread)];
+    TS_CHECK(rows[static_cast<std::size_t>(s->decode_row)] == s, s->decode_row);
     TS_CHECK(s->computed == s->size() - 1, s->computed, s->size());
   }
-  TS_CHECK(decoding == decoding_.size(), decoding, decoding_.size());
+  TS_CHECK(decoding == decoding_[0].size() + decoding_[1].size(), decoding, decoding_[0].size());
   for (const Sequence* s : waiting_)
-    TS_CHECK(s->blocks.empty() && s->slot < 0 && s->decode_row < 0, s->id.value);
+    TS_CHECK(s->blocks.ids.empty() && s->slot < 0 && s->decode_row < 0, s->id.value);
   TS_CHECK(holders.size() == static_cast<std::size_t>(kv_.used_blocks()), holders.size(), kv_.used_blocks());
   for (const auto& [block, count] : holders) TS_CHECK(kv_.references({block}) == count, block, count);
 }

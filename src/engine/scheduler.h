@@ -7,12 +7,17 @@
 // of better rank. One whose next block a running prefill is about to make waits for it, so that equal prompts
 // are computed once.
 //
+// A short sequence is replicated over the ranks of a decode context parallel group, a long one sharded
+// (block_pool.h). When the pool is short of room, replicated sequences are sharded, the largest first: this
+// moves no rows, only frees copies.
+//
 // When the pool is full nevertheless, the sequence that loses least returns to the queue. Its blocks stay
 // findable until they are needed. What it may count on when it returns is stricter each time: the likely
 // lengths of all, then the longest seen, then the reservation of every max_tokens, after which nothing can
 // push it out: so no sequence is preempted more than twice.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -35,7 +40,12 @@ struct SchedulerOptions {
   std::int32_t max_num_batched_tokens = 0;  // most query tokens in a step
   std::int32_t max_model_len = 0;           // prompt + output
   std::int32_t block_size = 64;             // tokens
-  std::int32_t kv_blocks = 0;
+  std::int32_t kv_blocks = 0;               // on each rank
+  std::int32_t dcp_ranks = 1;               // ranks that a sequence's blocks can be spread over
+  // A sequence of more tokens is sharded; up to here it is replicated while the pool has room, which costs
+  // memory and saves the exchange between ranks. 0: every sequence is sharded. Without meaning when dcp_ranks
+  // is 1.
+  std::int32_t replicate_up_to = 0;
   std::int32_t vocab = 0;
   bool prefix_caching = true;
   bool aligned_chunks = false;  // end chunks of a prompt at block boundaries where the budget allows
@@ -55,6 +65,7 @@ struct SchedulerCounters {
   std::int64_t computed_tokens = 0;
   std::int64_t recomputed_tokens = 0;
   std::int64_t preemptions = 0;
+  std::int64_t sharded = 0;  // sequences that went from replicated to sharded
   std::int64_t prefix_queries = 0;
   std::int64_t prefix_hits = 0;
 };
@@ -102,9 +113,19 @@ class Scheduler {
   bool fits(const Sequence& sequence, const KvCache::Hit& hit);
   bool is_being_computed(std::span<const BlockHash> chain, std::int32_t block) const;
   void plan_chunk(Sequence& sequence);
+  std::int32_t blocks_to_gather(const Sequence& sequence) const;
+  bool may_gather(const Sequence& sequence) const;
   void break_deadlock();
   void write_plan();
   bool grow(Sequence& sequence, std::int32_t rows);
+  bool is_to_be_sharded(std::int32_t tokens) const {
+    return options_.dcp_ranks > 1 && tokens > options_.replicate_up_to;
+  }
+  bool shard_largest();
+  void shard(Sequence& sequence);
+  std::vector<Sequence*>& decoding_like(const Sequence& sequence) {
+    return decoding_[static_cast<std::size_t>(sequence.blocks.spread)];
+  }
   std::int32_t affordable_rows(const Sequence& sequence) const;
   std::int32_t likely_remaining(const Sequence& sequence, std::int32_t strictness) const;
 
@@ -141,14 +162,15 @@ class Scheduler {
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Sequence>> sequences_;  // by id
   std::set<Sequence*, RanksBefore> waiting_;
-  std::vector<Sequence*> running_;                // by rank
-  std::vector<Sequence*> decoding_;               // of these, by row of the plan
-  std::vector<std::unique_ptr<Sequence>> ended_;  // until their deliveries are read
+  std::vector<Sequence*> running_;                  // by rank
+  std::array<std::vector<Sequence*>, 2> decoding_;  // of these, by spread and row of the plan
+  std::vector<std::unique_ptr<Sequence>> ended_;    // until their deliveries are read
   std::vector<std::int32_t> free_slots_;
   std::vector<std::int32_t> retired_;  // slots whose end the runner has not been told yet
   std::vector<Sequence*> planned_;     // [work] of the plan under way
 
-  std::int32_t budget_ = 0;  // query tokens left in the plan under way
+  std::int32_t budget_ = 0;    // query tokens left in the plan under way
+  std::int32_t gathered_ = 0;  // blocks whose rows the plan's sharded prefills gather
   bool preempted_in_step_ = false;
   bool admission_may_succeed_ = true;  // false: the first in the queue was refused, and nothing left since
   std::uint64_t residences_ = 0;

@@ -54,7 +54,7 @@ struct Drive {
         limits{.vocab = options.vocab,
                .max_model_len = options.max_model_len,
                .block_size = options.block_size,
-               .kv_blocks = options.kv_blocks,
+               .kv_blocks = options.kv_blocks * options.dcp_ranks,
                .prefix_caching = options.prefix_caching,
                .end_tokens = std::move(end_tokens),
                .hash_key = options.hash_key},
@@ -63,6 +63,7 @@ struct Drive {
                 .max_num_batched_tokens = options.max_num_batched_tokens,
                 .block_size = options.block_size,
                 .kv_blocks = options.kv_blocks,
+                .dcp_ranks = options.dcp_ranks,
                 .vocab = options.vocab,
                 .verify = verify}),
         check_each_step(verify) {}

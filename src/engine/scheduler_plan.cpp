@@ -18,6 +18,7 @@ const StepPlan& Scheduler::plan_step(Clock::time_point now) {
   TS_CHECK(planned_.empty(), planned_.size());
   begin_deliveries();
   budget_ = options_.max_num_batched_tokens;
+  gathered_ = 0;
   preempted_in_step_ = false;
   plan_decodes();
   plan_prefills();
@@ -75,13 +76,14 @@ void Scheduler::break_deadlock() {
 
 // Rows that the sequence's blocks and all free ones could hold.
 std::int32_t Scheduler::affordable_rows(const Sequence& sequence) const {
-  const std::int64_t blocks = static_cast<std::int64_t>(sequence.blocks.size()) + kv_.free_blocks();
+  const std::int64_t blocks = std::int64_t{sequence.blocks.size()} + kv_.free_blocks();
   return static_cast<std::int32_t>(std::min<std::int64_t>(blocks * options_.block_size, sequence.size()));
 }
 
 // As much of the prompt as budget and pool allow, which may be nothing.
 void Scheduler::plan_chunk(Sequence& sequence) {
   const std::int32_t computed = sequence.computed;
+  if (!may_gather(sequence)) return;
   std::int32_t end =
       std::min(affordable_rows(sequence), computed + std::min(budget_, sequence.size() - computed));
   if (options_.aligned_chunks && end < sequence.size()) {
@@ -90,8 +92,21 @@ void Scheduler::plan_chunk(Sequence& sequence) {
   }
   if (end <= computed) return;
   TS_CHECK(grow(sequence, end), end, kv_.free_blocks());
+  if (!may_gather(sequence)) return;  // growing has sharded it
   sequence.planned = end - computed;
   budget_ -= sequence.planned;
+  gathered_ += blocks_to_gather(sequence);
+}
+
+// A step gathers at most the rows of one longest sequence, which bounds its memory and its time.
+bool Scheduler::may_gather(const Sequence& sequence) const {
+  return gathered_ == 0 || gathered_ + blocks_to_gather(sequence) <= writer_.plan().max_blocks;
+}
+
+// Blocks of earlier rows that the ranks must exchange to prefill the sequence's next chunk.
+std::int32_t Scheduler::blocks_to_gather(const Sequence& sequence) const {
+  const bool is_sharded = sequence.blocks.spread == Spread::kSharded;
+  return is_sharded && sequence.decode_row < 0 ? kv_.blocks_for(sequence.computed) : 0;
 }
 
 void Scheduler::admit_waiting(Clock::time_point now) {
@@ -106,7 +121,7 @@ bool Scheduler::admit(Sequence& sequence, Clock::time_point now) {
   // Reserved to the end, so that growing never allocates.
   const std::int32_t end = sequence.prompt_size + sequence.sampling.max_tokens;
   sequence.tokens.reserve(static_cast<std::size_t>(end));
-  sequence.blocks.reserve(static_cast<std::size_t>(kv_.blocks_for(end)));
+  kv_.reserve(sequence.blocks, kv_.blocks_for(end));
   sequence.hashes.reserve(static_cast<std::size_t>(kv_.blocks_for(end)));
 
   // The last token must be computed for its logits, and with prompt logprobs every token whose successor's
@@ -121,6 +136,9 @@ bool Scheduler::admit(Sequence& sequence, Clock::time_point now) {
   admission_may_succeed_ = fits(sequence, hit);
   if (!admission_may_succeed_) return false;
 
+  const bool is_replicated = !is_to_be_sharded(sequence.size()) && hit.everywhere == hit.blocks &&
+                             kv_.has_room_everywhere(kv_.blocks_for(sequence.size()) - hit.in_use);
+  sequence.blocks.spread = is_replicated || kv_.ranks() == 1 ? Spread::kReplicated : Spread::kSharded;
   kv_.share(chain.first(static_cast<std::size_t>(hit.blocks)), sequence.blocks);
   sequence.computed = hit.blocks * options_.block_size;
   sequence.remembered = hit.blocks;
@@ -166,7 +184,7 @@ bool Scheduler::fits(const Sequence& sequence, const KvCache::Hit& hit) {
     exclusive += own;
     forecast_.holdings.push_back({.tokens = other->size(),
                                   .remaining = likely_remaining(*other, strictness),
-                                  .shared_blocks = static_cast<std::int32_t>(other->blocks.size()) - own});
+                                  .shared_blocks = other->blocks.size() - own});
   }
   forecast_.holdings.push_back({.tokens = sequence.size(),
                                 .remaining = likely_remaining(sequence, strictness),
@@ -198,13 +216,40 @@ std::int32_t Scheduler::likely_remaining(const Sequence& sequence, std::int32_t 
 }
 
 bool Scheduler::grow(Sequence& sequence, std::int32_t rows) {
-  const auto needed = static_cast<std::size_t>(kv_.blocks_for(rows));
-  const std::size_t held = sequence.blocks.size();
-  if (needed <= held) return true;
-  sequence.blocks.resize(needed);
-  if (kv_.take(std::span(sequence.blocks).subspan(held))) return true;
-  sequence.blocks.resize(held);
-  return false;
+  if (sequence.blocks.spread == Spread::kReplicated && is_to_be_sharded(rows)) shard(sequence);
+  const std::int32_t missing = kv_.blocks_for(rows) - sequence.blocks.size();
+  if (missing <= 0) return true;
+  while (!kv_.grow(sequence.blocks, missing)) {
+    if (!shard_largest()) return false;
+  }
+  return true;
+}
+
+// False: no sequence is left to be sharded.
+bool Scheduler::shard_largest() {
+  if (kv_.ranks() == 1) return false;
+  Sequence* largest = nullptr;
+  for (Sequence* sequence : running_) {
+    if (sequence->blocks.spread == Spread::kSharded) continue;
+    if (largest == nullptr || sequence->blocks.size() > largest->blocks.size()) largest = sequence;
+  }
+  if (largest != nullptr) shard(*largest);
+  return largest != nullptr;
+}
+
+void Scheduler::shard(Sequence& sequence) {
+  const bool decodes = sequence.decode_row >= 0;
+  if (decodes) stop_decoding(sequence);
+  kv_.shard(sequence.blocks);
+  if (decodes) start_decoding(sequence);
+  ++counters_.sharded;
+  if (decodes || sequence.planned == 0) return;
+  if (may_gather(sequence)) {
+    gathered_ += blocks_to_gather(sequence);
+  } else {  // its chunk waits for the next step
+    budget_ += sequence.planned;
+    sequence.planned = 0;
+  }
 }
 
 // Worst priority; of these one that was not preempted before; of these the one with the fewest rows that
@@ -223,6 +268,7 @@ Sequence* Scheduler::cheapest_victim(const Sequence* spared) const {
 
 void Scheduler::preempt(Sequence& sequence) {
   budget_ += sequence.planned;
+  if (sequence.planned > 0) gathered_ -= blocks_to_gather(sequence);
   sequence.planned = 0;
   sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
   leave_running(sequence);
@@ -237,7 +283,6 @@ void Scheduler::preempt(Sequence& sequence) {
 void Scheduler::leave_running(Sequence& sequence) {
   if (sequence.decode_row >= 0) stop_decoding(sequence);
   kv_.give_back(sequence.blocks);
-  sequence.blocks.clear();
   if (sequence.is_started) retired_.push_back(sequence.slot);
   sequence.is_started = false;
   free_slots_.push_back(sequence.slot);
@@ -249,15 +294,17 @@ void Scheduler::leave_running(Sequence& sequence) {
 // Rows of decoding sequences stay where they are, so that their block tables need no rewriting; the last one
 // fills the gap of one that leaves.
 void Scheduler::start_decoding(Sequence& sequence) {
-  sequence.decode_row = static_cast<std::int32_t>(decoding_.size());
-  decoding_.push_back(&sequence);
+  auto& rows = decoding_like(sequence);
+  sequence.decode_row = static_cast<std::int32_t>(rows.size());
+  rows.push_back(&sequence);
 }
 
 void Scheduler::stop_decoding(Sequence& sequence) {
+  auto& rows = decoding_like(sequence);
   const auto row = static_cast<std::size_t>(sequence.decode_row);
-  decoding_[row] = decoding_.back();
-  decoding_[row]->decode_row = sequence.decode_row;
-  decoding_.pop_back();
+  rows[row] = rows.back();
+  rows[row]->decode_row = sequence.decode_row;
+  rows.pop_back();
   sequence.decode_row = -1;
 }
 
@@ -271,9 +318,14 @@ void Scheduler::write_plan() {
     writer_.add(sequence);
     planned_.push_back(&sequence);
   };
-  for (Sequence* sequence : decoding_) add(*sequence);
-  for (Sequence* sequence : running_) {
-    if (sequence->decode_row < 0 && sequence->planned > 0) add(*sequence);
+  for (const auto& rows : decoding_) {
+    for (Sequence* sequence : rows) add(*sequence);
+  }
+  for (const Spread spread : {Spread::kReplicated, Spread::kSharded}) {
+    for (Sequence* sequence : running_) {
+      if (sequence->decode_row < 0 && sequence->planned > 0 && sequence->blocks.spread == spread)
+        add(*sequence);
+    }
   }
 }
 

@@ -43,6 +43,7 @@ class RandomLoad {
   }
   std::int64_t preempted() const { return drive_.scheduler.counters().preemptions; }
   std::int64_t hits() const { return drive_.scheduler.counters().prefix_hits; }
+  std::int64_t sharded() const { return drive_.scheduler.counters().sharded; }
 
  private:
   std::int32_t pick(std::int32_t low, std::int32_t high) {
@@ -55,7 +56,9 @@ class RandomLoad {
     options.max_num_batched_tokens = pick(1, 70);
     options.block_size = std::vector{1, 2, 3, 4, 7, 16, 64}[static_cast<std::size_t>(pick(0, 6))];
     options.max_model_len = pick(20, 200);
-    options.kv_blocks = pick(1, 3 * options.max_model_len / options.block_size + 2);
+    options.dcp_ranks = std::vector{1, 1, 2, 3, 4, 8}[static_cast<std::size_t>(pick(0, 5))];
+    options.replicate_up_to = pick(0, 1) == 0 ? 0 : pick(0, options.max_model_len);
+    options.kv_blocks = pick(1, 3 * options.max_model_len / options.block_size / options.dcp_ranks + 2);
     options.vocab = kVocab;
     options.prefix_caching = pick(0, 3) > 0;
     options.aligned_chunks = pick(0, 1) == 0;
@@ -64,7 +67,7 @@ class RandomLoad {
     return options;
   }
   std::int32_t longest() {
-    return std::min(drive_.options.max_model_len, drive_.options.kv_blocks * drive_.options.block_size);
+    return std::min(drive_.options.max_model_len, drive_.limits.kv_blocks * drive_.options.block_size);
   }
 
   void submit() {
@@ -91,7 +94,7 @@ class RandomLoad {
     const std::int32_t room = drive_.options.max_model_len - size;
     const std::int32_t cut = std::min(most, room);
     const bool fits =
-        room >= std::min(most, 1) && drive_.scheduler.kv().blocks_for(size + cut) <= drive_.options.kv_blocks;
+        room >= std::min(most, 1) && drive_.scheduler.kv().blocks_for(size + cut) <= drive_.limits.kv_blocks;
     const auto id = drive_.submit(request);
     ASSERT_EQ(id.ok(), fits) << (id.ok() ? "" : id.error().message());
     if (!id.ok()) return;
@@ -165,6 +168,7 @@ TEST(SchedulerProperty, EveryRequestGetsWhatItWouldGetAlone) {
   const auto loads = static_cast<std::uint32_t>(one ? 1 : many ? std::strtoul(many, nullptr, 10) : 400);
   std::int64_t preempted = 0;
   std::int64_t hits = 0;
+  std::int64_t sharded = 0;
   for (std::uint32_t seed = first; seed < first + loads; ++seed) {
     SCOPED_TRACE("TESSERA_SEED=" + std::to_string(seed));
     RandomLoad load(seed);
@@ -172,10 +176,12 @@ TEST(SchedulerProperty, EveryRequestGetsWhatItWouldGetAlone) {
     if (HasFatalFailure()) return;
     preempted += load.preempted();
     hits += load.hits();
+    sharded += load.sharded();
   }
   if (one) return;
   EXPECT_GT(preempted, 50) << "the loads no longer reach what they are to test";
   EXPECT_GT(hits, 1000);
+  EXPECT_GT(sharded, 100);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(Scheduler, WritesOnlyNewBlocksOfTheTableInASteadyBatch) {
   std::size_t written = 0;
   drive.runner.before_step = [&](const StepPlan& plan) {
     ASSERT_EQ(plan.work.size(), 8U);
-    for (const TableWrite& write : plan.table_writes) {
+    for (const TableWrite& write : plan.views[0].table_writes) {
       EXPECT_EQ(write.count, 1);
       ++written;
     }

@@ -33,14 +33,14 @@ struct Sequence {
   std::int32_t computed = 0;       // leading tokens whose rows are in the pool
   std::int32_t planned = 0;        // tokens of the step under way
   std::int32_t most_computed = 0;  // before a preemption; rows below it are recomputed ones
-  std::vector<BlockId> blocks;     // [ceil((computed + planned) / block_size)] or more, in order of position
+  SequenceBlocks blocks;           // of ceil((computed + planned) / block_size) or more
   std::vector<BlockHash> hashes;   // of the leading full blocks of `tokens`
   std::int32_t remembered = 0;     // leading blocks that were offered to the prefix cache
   BlockHash root;                  // parent of hashes[0]
 
   std::int32_t slot = -1;        // of the runner; -1: not running
   bool is_started = false;       // the runner knows the slot
-  std::int32_t decode_row = -1;  // index among the decoding sequences; -1: not decoding
+  std::int32_t decode_row = -1;  // index among the decoding sequences of its spread; -1: not decoding
   std::uint64_t residence = 0;   // number of its stay in the running set: tells rows of an earlier stay apart
 
   std::int32_t prompt_logprobs_given = 0;
@@ -70,7 +70,7 @@ struct SequenceLimits {
   std::int32_t vocab = 0;
   std::int32_t max_model_len = 0;
   std::int32_t block_size = 0;
-  std::int32_t kv_blocks = 0;
+  std::int32_t kv_blocks = 0;  // of all ranks together, one copy of each
   bool prefix_caching = true;
   std::vector<std::int32_t> end_tokens = {};
   HashKey hash_key;

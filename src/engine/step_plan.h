@@ -29,7 +29,11 @@ struct SequenceWork {
   std::int32_t count = 0;
   std::int32_t first_position = 0;  // of its first query token; everything before lies in the cache
   bool is_decode = false;           // one new token (or one and its drafts): the absorbed form of MLA
-  bool samples = false;             // its last query token's logits choose the next token
+  bool is_sharded = false;          // its rows are spread over the ranks of a group, not on each of them
+  std::int32_t table_row = 0;       // of the block tables
+  std::int32_t context_owners =
+      -1;                // sharded prefills: where its earlier blocks begin in StepPlan::context_owners
+  bool samples = false;  // its last query token's logits choose the next token
   std::int32_t prompt_logprobs =
       -1;                          // alternatives wanted for each of its query tokens' successors; -1: none
   std::int32_t allowed_mask = -1;  // index into StepPlan::allowed_masks, -1: every token is allowed
@@ -43,24 +47,42 @@ struct TableWrite {
   friend bool operator==(const TableWrite&, const TableWrite&) = default;
 };
 
+// What one rank of a decode context parallel group keeps and reads. With a group of one there is one view and
+// nothing is sharded.
+struct RankView {
+  // [tokens] row of the rank's KV pool that takes the token's keys: block * block_size + offset; -1: not this
+  // rank.
+  std::vector<std::int64_t> slots;
+  // [tokens] rows of the sequence on this rank that lie at or before the token: the first so many of its
+  // table row.
+  std::vector<std::int32_t> visible_rows;
+  // [table_rows, max_blocks]; a sequence's blocks on this rank in order of position, padded with -1. Complete
+  // in every plan, but kept in place from plan to plan: only the entries in table_writes differ from the plan
+  // before (rows without work keep stale entries), so a runner that keeps the table on its device copies
+  // these alone.
+  std::vector<std::int32_t> block_table;
+  std::vector<TableWrite> table_writes;
+};
+
 struct StepPlan {
   std::uint64_t step = 0;
   std::vector<std::int32_t> retired;  // slots whose state is dropped before the starts are read
   std::vector<SequenceStart> starts;
-  std::vector<SequenceWork> work;  // decodes first, then prefills
+  // Replicated decodes, sharded decodes, replicated prefills, sharded prefills; the table rows of each of the
+  // four follow each other.
+  std::vector<SequenceWork> work;
 
   // [tokens]. A token of -1 is the one that the previous step sampled for this sequence, which the host has
   // not seen yet.
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> positions;
-  std::vector<std::int64_t>
-      slots;  // row of the KV pool that takes the token's keys: block * block_size + offset
-  // [work, max_blocks]; padded with -1. Complete in every plan, but kept in place from plan to plan: only the
-  // entries in table_writes differ from the plan before (rows past the end of `work` keep stale entries), so
-  // a runner that keeps the table on its device copies these alone.
-  std::vector<std::int32_t> block_table;
-  std::int32_t max_blocks = 0;  // the same in every plan of one scheduler
-  std::vector<TableWrite> table_writes;
+  std::vector<RankView> views;  // [ranks of a group]
+  std::int32_t max_blocks = 0;  // width of the block tables; this and the next are the same in every plan
+  std::int32_t table_rows =
+      0;  // max_num_seqs, twice where sequences can be sharded: the sharded ones' come second
+  // Which rank owns each block that holds rows before first_position, for the sharded prefills in order: at
+  // most max_blocks in all. The ranks gather these rows.
+  std::vector<std::uint8_t> context_owners;
   std::vector<std::int32_t>
       next_tokens;  // [tokens] the token that follows in the prompt, where its logprob is wanted; else -1
   std::vector<std::vector<std::uint64_t>> allowed_masks;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/context_exchange.h"
 #include "model/decoder.h"
 
 namespace tessera {
@@ -46,6 +47,7 @@ struct Scratch {
   Tensor q_absorbed;                  // [decode tokens, heads * (latent + rope)]
   Tensor o_latent;                    // [decode tokens, heads * latent]
   Tensor attended;                    // [tokens, heads * v]
+  Tensor earlier, lse, earlier_lse;   // [tokens, heads * v], [tokens, heads] f32 twice: of sharded prefills
   Tensor gate_up, activated;          // [tokens, 2 * width], [tokens, width]: of the widest MLP
   Tensor router_logits;               // [tokens, experts] f32
   Tensor expert_ids, expert_weights;  // [tokens, top_k] i32, f32
@@ -70,7 +72,7 @@ class Kimi final : public Decoder {
     take_scratch(options,
                  {.tokens = options.limits.tokens,
                   .seqs = options.limits.seqs,
-                  .heads = heads_,
+                  .heads = heads_ * shard_.dcp_ranks(),
                   .head_dim = config_.mla.kv_lora_rank + config_.mla.rope_dim,
                   .kv_tokens = options.limits.positions,
                   .vocab = config_.vocab,
@@ -118,18 +120,30 @@ class Kimi final : public Decoder {
     const Tensor rope_key = projected.col_range(q_first + mla.kv_lora_rank, mla.rope_dim);
     backend_.rms_norm(latent, w.kv_a_norm, config_.latent_norm_eps, latent);
 
-    const auto d = std::int64_t{batch.decode.tokens};
-    const auto p = std::int64_t{batch.prefill.tokens};
     const Tensor attended = scratch_.attended.row_range(0, n);
-    if (d > 0) {
-      rotate_and_store(q.row_range(0, d), latent.row_range(0, d), rope_key.row_range(0, d), batch.decode, kv);
-      attend_absorbed(w, q.row_range(0, d), batch.decode, kv, attended.row_range(0, d));
+    struct PartRows {
+      Tensor q, latent, rope_key, out;
+      bool any() const { return q.rows > 0; }
+    };
+    std::int64_t first = 0;
+    const auto next = [&](const AttentionBatch& part) {
+      const auto rows = [&](const Tensor& all) { return all.row_range(first, part.tokens); };
+      const PartRows taken{rows(q), rows(latent), rows(rope_key), rows(attended)};
+      first += part.tokens;
+      if (taken.any()) rotate_and_store(taken.q, taken.latent, taken.rope_key, part, kv);
+      return taken;
+    };
+    if (const PartRows part = next(batch.decode); part.any())
+      attend_absorbed(w, part.q, batch.decode, kv, part.out);
+    if (const PartRows part = next(batch.sharded_decode); part.any())
+      attend_absorbed_sharded(w, part.q, batch.sharded_decode, kv, part.out);
+    if (const PartRows part = next(batch.prefill); part.any()) {
+      backend_.mla_prefill(part.q, heads_, softmax_scale_, batch.prefill, kv, w.k_up, w.v_up, part.out,
+                           Tensor{});
     }
-    if (p > 0) {
-      rotate_and_store(q.row_range(d, p), latent.row_range(d, p), rope_key.row_range(d, p), batch.prefill,
-                       kv);
-      backend_.mla_prefill(q.row_range(d, p), heads_, softmax_scale_, batch.prefill, kv, w.k_up, w.v_up,
-                           attended.row_range(d, p), Tensor{});
+    if (const PartRows part = next(batch.sharded_prefill); part.any()) {
+      backend_.write_kv_mla(part.latent, part.rope_key, batch.staged->own, batch.staged->staging);
+      prefill_sharded(w, part.q, *batch.staged, kv, part.out);
     }
     backend_.linear(attended, w.o, out);
   }
@@ -148,15 +162,58 @@ class Kimi final : public Decoder {
   void attend_absorbed(const MlaWeights& w, const Tensor& q, const AttentionBatch& batch, const KvLayer& kv,
                        const Tensor& out) {
     const MlaConfig& mla = config_.mla;
+    const Tensor o_latent = scratch_.o_latent.row_range(0, q.rows);
+    backend_.mla_decode(absorb(w, q), heads_, softmax_scale_, batch, kv, o_latent, Tensor{});
+    backend_.linear_heads(o_latent, mla.kv_lora_rank, w.v_up, out, mla.v_dim);
+  }
+
+  Tensor absorb(const MlaWeights& w, const Tensor& q) {
+    const MlaConfig& mla = config_.mla;
     const std::int64_t q_dim = mla.nope_dim + mla.rope_dim;
     const std::int64_t row_dim = mla.kv_lora_rank + mla.rope_dim;
     const Tensor q_absorbed = scratch_.q_absorbed.row_range(0, q.rows);
-    const Tensor o_latent = scratch_.o_latent.row_range(0, q.rows);
     backend_.linear_heads(q, q_dim, w.k_up_absorbed, q_absorbed, row_dim);
     backend_.copy(q.reshaped(q_dim).col_range(mla.nope_dim, mla.rope_dim),
                   q_absorbed.reshaped(row_dim).col_range(mla.kv_lora_rank, mla.rope_dim));
-    backend_.mla_decode(q_absorbed, heads_, softmax_scale_, batch, kv, o_latent, Tensor{});
-    backend_.linear_heads(o_latent, mla.kv_lora_rank, w.v_up, out, mla.v_dim);
+    return q_absorbed;
+  }
+
+  // The same where each rank has some of the rows: all heads of the group over the rows that are here, then
+  // the parts of this rank's heads from everywhere, merged.
+  void attend_absorbed_sharded(const MlaWeights& w, const Tensor& q, const AttentionBatch& batch,
+                               const KvLayer& kv, const Tensor& out) {
+    const Tensor queries = exchange_.gather_queries(backend_, absorb(w, q));
+    const auto [part, lse] = exchange_.partial(q.rows);
+    backend_.mla_decode(queries, heads_ * shard_.dcp_ranks(), softmax_scale_, batch, kv, part, lse);
+    const Tensor o_latent = scratch_.o_latent.row_range(0, q.rows);
+    exchange_.combine(backend_, o_latent);
+    backend_.linear_heads(o_latent, config_.mla.kv_lora_rank, w.v_up, out, config_.mla.v_dim);
+  }
+
+  // The chunk's own rows first, then round by round the earlier ones, merged into what is there.
+  void prefill_sharded(const MlaWeights& w, const Tensor& q, const StagedPrefill& staged, const KvLayer& kv,
+                       const Tensor& out) {
+    const auto attend = [&](const Tensor& queries, const AttentionBatch& batch, const Tensor& o,
+                            const Tensor& lse) {
+      backend_.mla_prefill(queries, heads_, softmax_scale_, batch, staged.staging, w.k_up, w.v_up, o, lse);
+    };
+    attend(q, staged.own, out, scratch_.lse.row_range(0, q.rows));
+    for (const ContextRound& round : staged.rounds) {
+      backend_.copy_blocks(kv, round.send, staged.blocks_each, staged.send);
+      const std::int64_t bytes = staged.blocks_each * kv.block_size * kv.row_bytes;
+      shard_.dcp->all_gather(staged.send, staged.gathered, static_cast<std::size_t>(bytes));
+      const auto rows = [&](const Tensor& all) {
+        return all.row_range(round.first_token, round.batch.tokens);
+      };
+      const Tensor earlier = scratch_.earlier.row_range(0, round.batch.tokens);
+      const Tensor earlier_lse = scratch_.earlier_lse.row_range(0, round.batch.tokens);
+      attend(rows(q), round.batch, earlier, earlier_lse);
+      backend_.merge_partials(pair_of(rows(out), earlier), pair_of(rows(scratch_.lse), earlier_lse), heads_,
+                              rows(out), rows(scratch_.lse));
+    }
+  }
+  static Parts pair_of(const Tensor& a, const Tensor& b) {
+    return {.first = a, .count = 2, .step = static_cast<char*>(b.data) - static_cast<char*>(a.data)};
   }
 
   void run_gated_mlp(const GatedMlp& mlp, const Tensor& x, const Tensor& out) {
@@ -299,6 +356,17 @@ class Kimi final : public Decoder {
     scratch_.q_absorbed = take(limits.decode_tokens, heads_ * (mla.kv_lora_rank + mla.rope_dim));
     scratch_.o_latent = take(limits.decode_tokens, heads_ * mla.kv_lora_rank);
     scratch_.attended = take(n, heads_ * mla.v_dim);
+    if (shard_.dcp) {
+      scratch_.earlier = take(n, heads_ * mla.v_dim);
+      scratch_.lse = arena.take(DType::kF32, n, heads_);
+      scratch_.earlier_lse = arena.take(DType::kF32, n, heads_);
+      exchange_.plan(arena, shard_,
+                     {.tokens = limits.decode_tokens,
+                      .heads = heads_,
+                      .key_dim = mla.kv_lora_rank + mla.rope_dim,
+                      .value_dim = mla.kv_lora_rank,
+                      .dtype = dtype});
+    }
     scratch_.gate_up = take(n, 2 * widest_mlp());
     scratch_.activated = take(n, widest_mlp());
     scratch_.router_logits = arena.take(DType::kF32, n, config_.moe.experts);
@@ -312,6 +380,7 @@ class Kimi final : public Decoder {
   const RoutingRule routing_rule_;
   std::vector<KimiLayer> layers_;
   Scratch scratch_;
+  ContextExchange exchange_;
 };
 
 }  // namespace

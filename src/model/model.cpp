@@ -87,6 +87,27 @@ Result<void> check_shardable(const Checkpoint& checkpoint, int ranks, bool exper
                    "; the nearest size that works is " + std::to_string(nearest) + "."};
 }
 
+Result<void> check_context_shardable(const Checkpoint& checkpoint, int ranks, int dcp_ranks) {
+  if (dcp_ranks == 1) return {};
+  const auto refuse = [&](const std::string& why) {
+    return Error{ErrorKind::kInvalidArgument, "--decode-context-parallel-size",
+                 "is " + std::to_string(dcp_ranks) + ", but " + why};
+  };
+  if (checkpoint.config().mla.kv_lora_rank == 0)
+    return refuse(
+        checkpoint.config().architecture_name +
+        " splits its keys and values by head already; only models with multi-head latent attention keep "
+        "rows that every rank would copy. Use 1.");
+  if (dcp_ranks >= 1 && dcp_ranks <= ranks && ranks % dcp_ranks == 0) return {};
+  int nearest = 1;
+  for (int candidate = 1; candidate <= ranks; ++candidate) {
+    if (ranks % candidate == 0 && std::abs(candidate - dcp_ranks) <= std::abs(nearest - dcp_ranks))
+      nearest = candidate;
+  }
+  return refuse("it must divide --tensor-parallel-size, which is " + std::to_string(ranks) +
+                "; the nearest size that works is " + std::to_string(nearest) + ".");
+}
+
 Result<std::unique_ptr<Model>> load_model(const Checkpoint& checkpoint, Backend& backend,
                                           const LoadOptions& options) {
   TS_TRY(check_shardable(checkpoint, options.shard.ranks(), options.shard.expert_parallel));

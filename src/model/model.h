@@ -27,13 +27,37 @@ struct StepLimits {
   std::int64_t positions = 0;   // longest sequence
 };
 
-// The query tokens of a step: decodes first, then prefills. Both batches index the whole step's arrays from
-// their own first token on; their token counts add up to `tokens`. Either may be empty.
+// Earlier rows of sharded prefills that the ranks of a group show each other: each sends some of its blocks,
+// and what arrives lies rank by rank in StagedPrefill::gathered.
+struct ContextRound {
+  const std::int32_t* send = nullptr;  // [StagedPrefill::blocks_each] this rank's blocks, on the device
+  std::int32_t first_token = 0;        // of the tokens that see these rows, within the sharded prefills
+  AttentionBatch batch;                // they, and where the rows lie in the staging pool
+};
+
+// What a rank needs to prefill sequences whose rows are spread over a group. Keys and values are expanded
+// from rows of all ranks but for a rank's own heads, so the rows come to the heads: those of the chunk itself
+// are known to every rank, the earlier ones arrive in rounds.
+struct StagedPrefill {
+  KvLayer staging;     // a pool for one layer at a time: the chunk's rows, then the gathered ones
+  AttentionBatch own;  // the sharded prefills' tokens over the chunk's rows alone
+  std::span<const ContextRound> rounds;
+  void* send = nullptr;      // [blocks_each] blocks
+  void* gathered = nullptr;  // [ranks, blocks_each] blocks, part of `staging`
+  std::int64_t blocks_each = 0;
+};
+
+// The query tokens of a step, in this order. All batches index the whole step's arrays from their own first
+// token on; their token counts add up to `tokens`. Any may be empty; without decode context parallelism the
+// sharded ones are.
 struct ForwardBatch {
   std::int32_t tokens = 0;
   const std::int32_t* ids = nullptr;  // [tokens], on the device
   AttentionBatch decode;              // absorbed form: one token, or one and its drafts
+  AttentionBatch sharded_decode;      // the same, of sequences whose rows are spread over the group
   AttentionBatch prefill;             // expanded form
+  AttentionBatch sharded_prefill;
+  const StagedPrefill* staged = nullptr;  // for sharded_prefill
 };
 
 class VocabularyHead;
@@ -78,6 +102,9 @@ struct LoadOptions {
 // Every dimension that `ranks` ranks would split can be split, or one sentence that names the one that cannot
 // and the nearest number of ranks that works.
 Result<void> check_shardable(const Checkpoint& checkpoint, int ranks, bool expert_parallel);
+
+// Likewise for spreading the KV cache over groups of `dcp_ranks` of `ranks` ranks.
+Result<void> check_context_shardable(const Checkpoint& checkpoint, int ranks, int dcp_ranks);
 
 // Reads this rank's share of the weights of any supported architecture. The checkpoint may be closed
 // afterwards.

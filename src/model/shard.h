@@ -15,12 +15,25 @@ struct Share {
   std::int64_t count = 0;
 };
 
+// How the ranks of a decode context parallel group turn their partial attention outputs into whole ones of
+// their own heads.
+enum class DcpExchange : std::uint8_t {
+  kAllToAll,      // outputs with their log-sum-exps to the rank of their heads, which merges: one message
+  kReduceScatter  // log-sum-exps to all, each weighs its own outputs, which are summed on the way: two
+                  // messages
+};
+
 struct Shard {
   Communicator* tp = nullptr;    // borrowed; null with one rank
   bool expert_parallel = false;  // whole experts on each rank instead of a slice of each expert
+  // The ranks that share the rows of the KV cache: a run of the ranks of tp, in their order. Borrowed; null
+  // when every rank keeps all rows.
+  Communicator* dcp = nullptr;
+  DcpExchange exchange = DcpExchange::kAllToAll;
 
   int rank() const { return tp ? tp->rank() : 0; }
   int ranks() const { return tp ? tp->size() : 1; }
+  int dcp_ranks() const { return dcp ? dcp->size() : 1; }
 
   // Equal shares; check_shardable has made sure that `total` divides.
   Share even(std::int64_t total) const {

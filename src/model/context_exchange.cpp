@@ -1,0 +1,77 @@
+#include "model/context_exchange.h"
+
+#include "base/check.h"
+
+namespace tessera {
+
+void ContextExchange::plan(Arena& arena, const Shard& shard, const Sizes& sizes) {
+  dcp_ = shard.dcp;
+  exchange_ = shard.exchange;
+  sizes_ = sizes;
+  ranks_ = shard.dcp_ranks();
+  const std::int64_t key = sizes.heads * sizes.key_dim;
+  received_queries_ = arena.take(sizes.dtype, ranks_ * sizes.tokens, key);
+  queries_ = arena.take(sizes.dtype, sizes.tokens, ranks_ * key);
+  out_ = arena.take(sizes.dtype, sizes.tokens, ranks_ * sizes.heads * sizes.value_dim);
+  lse_ = arena.take(DType::kF32, sizes.tokens, ranks_ * sizes.heads);
+  // Reduce-scatter sends every log-sum-exp to everybody.
+  const std::int64_t message =
+      output_bytes(sizes.tokens) +
+      lse_bytes(sizes.tokens) * (exchange_ == DcpExchange::kReduceScatter ? ranks_ : std::int64_t{1});
+  sent_ = arena.take_bytes(static_cast<std::size_t>(ranks_ * message));
+  received_ = arena.take_bytes(static_cast<std::size_t>(ranks_ * message));
+}
+
+Tensor ContextExchange::gather_queries(Backend& backend, const Tensor& q) const {
+  TS_CHECK(q.is_dense() && q.cols == sizes_.heads * sizes_.key_dim, q.cols, q.stride, sizes_.heads);
+  const std::int64_t bytes = q.size() * bytes_of(q.dtype);
+  dcp_->all_gather(q.data, received_queries_.data, static_cast<std::size_t>(bytes));
+  const Tensor all = Tensor::dense(queries_.data, q.dtype, q.rows, ranks_ * q.cols);
+  backend.join_columns({Tensor::dense(received_queries_.data, q.dtype, q.rows, q.cols), ranks_, bytes}, all);
+  return all;
+}
+
+ContextExchange::Partial ContextExchange::partial(std::int64_t tokens) const {
+  return {out_.row_range(0, tokens), lse_.row_range(0, tokens)};
+}
+
+void ContextExchange::combine(Backend& backend, const Tensor& out) const {
+  if (exchange_ == DcpExchange::kAllToAll) {
+    combine_by_all_to_all(backend, out);
+  } else {
+    combine_by_reduce_scatter(backend, out);
+  }
+}
+
+Parts ContextExchange::outputs_in(void* messages, std::int64_t tokens, std::int64_t step) const {
+  return {Tensor::dense(messages, sizes_.dtype, tokens, sizes_.heads * sizes_.value_dim), ranks_, step};
+}
+Parts ContextExchange::lses_in(void* messages, std::int64_t tokens, std::int64_t step) const {
+  void* first = static_cast<char*>(messages) + output_bytes(tokens);
+  return {Tensor::dense(first, DType::kF32, tokens, sizes_.heads), ranks_, step};
+}
+
+void ContextExchange::combine_by_all_to_all(Backend& backend, const Tensor& out) const {
+  const std::int64_t tokens = out.rows;
+  const std::int64_t message = output_bytes(tokens) + lse_bytes(tokens);
+  backend.split_columns(out_.row_range(0, tokens), outputs_in(sent_, tokens, message));
+  backend.split_columns(lse_.row_range(0, tokens), lses_in(sent_, tokens, message));
+  dcp_->all_to_all(sent_, received_, static_cast<std::size_t>(message));
+  backend.merge_partials(outputs_in(received_, tokens, message), lses_in(received_, tokens, message),
+                         sizes_.heads, out, Tensor{});
+}
+
+void ContextExchange::combine_by_reduce_scatter(Backend& backend, const Tensor& out) const {
+  const std::int64_t tokens = out.rows;
+  const Tensor part = out_.row_range(0, tokens);
+  const Tensor lse = lse_.row_range(0, tokens);
+  const std::int64_t all_lses = ranks_ * lse_bytes(tokens);  // of one rank, for all heads of the group
+  dcp_->all_gather(lse.data, received_, static_cast<std::size_t>(all_lses));
+  const Parts lses{Tensor::dense(received_, DType::kF32, tokens, lse.cols), ranks_, all_lses};
+  backend.weigh_partial(lses, dcp_->rank(), lse.cols, part);
+  backend.split_columns(part, outputs_in(sent_, tokens, output_bytes(tokens)));
+  TS_CHECK(out.is_dense(), out.cols, out.stride);
+  dcp_->reduce_scatter(sent_, out.data, sizes_.dtype, out.size());
+}
+
+}  // namespace tessera
