@@ -41,12 +41,15 @@ TEST(DecodeStep, AllocatesNothing) {
     const std::int32_t max_blocks = model.options.max_model_len / model.options.block_size;
     StepPlan plan;
     plan.max_blocks = max_blocks;
-    plan.block_table.assign(static_cast<std::size_t>(2 * max_blocks), -1);
+    plan.table_rows = 2;
+    plan.views.resize(1);
+    RankView& view = plan.views.front();
+    view.block_table.assign(static_cast<std::size_t>(2 * max_blocks), -1);
     std::int32_t next_block = 0;
     for (std::int32_t row = 0; row < 2; ++row) {
       for (std::int32_t b = 0; b < 4; ++b)
-        plan.block_table[static_cast<std::size_t>(row * max_blocks + b)] = next_block++;
-      plan.table_writes.push_back({.row = row, .first = 0, .count = 4});
+        view.block_table[static_cast<std::size_t>(row * max_blocks + b)] = next_block++;
+      view.table_writes.push_back({.row = row, .first = 0, .count = 4});
     }
     const auto add = [&](std::int32_t slot, std::int32_t first_position, std::int32_t count, bool is_decode) {
       plan.work.push_back({.slot = slot,
@@ -54,14 +57,16 @@ TEST(DecodeStep, AllocatesNothing) {
                            .count = count,
                            .first_position = first_position,
                            .is_decode = is_decode,
+                           .table_row = slot,
                            .samples = true});
       for (std::int32_t p = first_position; p < first_position + count; ++p) {
         plan.tokens.push_back(is_decode ? -1 : 100 + p);
         plan.positions.push_back(p);
         plan.next_tokens.push_back(-1);
         const auto block = std::int64_t{
-            plan.block_table[static_cast<std::size_t>(slot * max_blocks + p / model.options.block_size)]};
-        plan.slots.push_back(block * model.options.block_size + p % model.options.block_size);
+            view.block_table[static_cast<std::size_t>(slot * max_blocks + p / model.options.block_size)]};
+        view.slots.push_back(block * model.options.block_size + p % model.options.block_size);
+        view.visible_rows.push_back(p + 1);
       }
     };
     for (std::int32_t slot = 0; slot < 2; ++slot) {
@@ -80,12 +85,13 @@ TEST(DecodeStep, AllocatesNothing) {
 
     for (std::int32_t step = 0; step < 40; ++step) {
       plan.starts.clear();
-      plan.table_writes.clear();
+      view.table_writes.clear();
       plan.work.clear();
       plan.tokens.clear();
       plan.positions.clear();
       plan.next_tokens.clear();
-      plan.slots.clear();
+      view.slots.clear();
+      view.visible_rows.clear();
       add(0, 100 + step, 1, true);
       add(1, 30 + step, 1, true);
       const std::int64_t before = allocations;

@@ -13,7 +13,10 @@ SequenceDriver::SequenceDriver(TinyModel& model)
   // The sequence's blocks lie scattered over the pool, last block first.
   TS_CHECK(options_.kv_blocks >= max_blocks_, options_.kv_blocks, max_blocks_);
   plan_.max_blocks = max_blocks_;
-  for (std::int32_t b = 0; b < max_blocks_; ++b) plan_.block_table.push_back(options_.kv_blocks - 1 - b);
+  plan_.table_rows = 1;
+  plan_.views.resize(1);
+  RankView& view = plan_.views.front();
+  for (std::int32_t b = 0; b < max_blocks_; ++b) view.block_table.push_back(options_.kv_blocks - 1 - b);
   model.first->set_logits_tap([this](std::int32_t, std::int32_t position, std::span<const float> row) {
     logits_[position].assign(row.begin(), row.end());
   });
@@ -30,7 +33,7 @@ std::vector<std::int32_t> SequenceDriver::generate(std::span<const std::int32_t>
   if (all_logits) start.sampling.prompt_logprobs = 0;
   start.prompt.assign(prompt.begin(), prompt.end());
   plan_.starts = {start};
-  plan_.table_writes = {{.row = 0, .first = 0, .count = max_blocks_}};
+  plan_.views.front().table_writes = {{.row = 0, .first = 0, .count = max_blocks_}};
 
   std::vector<std::int32_t> output;
   const auto length = static_cast<std::int32_t>(prompt.size());
@@ -69,18 +72,21 @@ std::int32_t SequenceDriver::run(std::span<const std::int32_t> tokens, std::int3
   plan_.tokens.assign(tokens.begin(), tokens.end());
   plan_.next_tokens.assign(next_tokens.begin(), next_tokens.end());
   plan_.positions.clear();
-  plan_.slots.clear();
+  RankView& view = plan_.views.front();
+  view.slots.clear();
+  view.visible_rows.clear();
   for (std::int32_t p = first_position; p < first_position + count; ++p) {
     plan_.positions.push_back(p);
-    const auto block = std::int64_t{plan_.block_table[static_cast<std::size_t>(p / options_.block_size)]};
-    plan_.slots.push_back(block * options_.block_size + p % options_.block_size);
+    const auto block = std::int64_t{view.block_table[static_cast<std::size_t>(p / options_.block_size)]};
+    view.slots.push_back(block * options_.block_size + p % options_.block_size);
+    view.visible_rows.push_back(p + 1);
   }
   const StepResult& result = runner_.step(plan_);
   first_step_ = false;
   ++plan_.step;
   plan_.retired.clear();
   plan_.starts.clear();
-  plan_.table_writes.clear();
+  view.table_writes.clear();
   return samples ? result.sampled.front().token : -1;
 }
 

@@ -15,17 +15,6 @@ namespace {
 constexpr std::int32_t kMaxModelLen = 2048;
 constexpr std::chrono::milliseconds kDeadline{60'000};
 
-class OwningRunner final : public StepRunner {
- public:
-  OwningRunner(std::unique_ptr<Backend> backend, std::unique_ptr<ModelRunner> runner)
-      : backend_(std::move(backend)), runner_(std::move(runner)) {}
-  StepResult& step(const StepPlan& plan) override { return runner_->step(plan); }
-
- private:
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<ModelRunner> runner_;
-};
-
 }  // namespace
 
 TinyModel load_tiny(const TinyOptions& tiny) {
@@ -37,18 +26,30 @@ TinyModel load_tiny(const TinyOptions& tiny) {
                     .max_num_batched_tokens = 2048,
                     .max_model_len = kMaxModelLen,
                     .block_size = tiny.block_size,
-                    .kv_blocks = (kMaxModelLen + tiny.block_size - 1) / tiny.block_size + 3,
+                    .kv_blocks = tiny.kv_blocks > 0
+                                     ? tiny.kv_blocks
+                                     : (kMaxModelLen + tiny.block_size - 1) / tiny.block_size + 3,
+                    .dcp_ranks = tiny.dcp_ranks,
+                    .gather_rows = tiny.gather_rows,
                     .kv_format = tiny.kv_format,
                     .batch_invariant = tiny.batch_invariant};
   const auto make = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
-    auto backend = make_cpu_backend({.threads = tp ? 1 : 0});
-    const LoadOptions load{.limits = ModelRunner::limits_of(result.options),
-                           .shard = {.tp = tp, .expert_parallel = tiny.expert_parallel},
+    RankDevice device{.backend = make_cpu_backend({.threads = tp ? 1 : 0})};
+    RunnerOptions options = result.options;
+    if (tiny.dcp_ranks > 1) {
+      device.dcp = tp->split(tp->rank() / tiny.dcp_ranks, "dcp");
+      options.dcp_rank = device.dcp->rank();
+    }
+    const LoadOptions load{.limits = ModelRunner::limits_of(options),
+                           .shard = {.tp = tp,
+                                     .expert_parallel = tiny.expert_parallel,
+                                     .dcp = device.dcp.get(),
+                                     .exchange = tiny.exchange},
                            .on_bytes = {}};
-    TS_TRY(auto model, load_model(*checkpoint, *backend, load));
-    TS_TRY(auto runner, ModelRunner::create(*backend, std::move(model), result.options));
+    TS_TRY(auto model, load_model(*checkpoint, *device.backend, load));
+    TS_TRY(auto runner, ModelRunner::create(std::move(device), std::move(model), options));
     if (tp == nullptr || tp->rank() == 0) result.first = runner.get();
-    return std::unique_ptr<StepRunner>(std::make_unique<OwningRunner>(std::move(backend), std::move(runner)));
+    return std::unique_ptr<StepRunner>(std::move(runner));
   };
   if (tiny.ranks == 1) {
     auto runner = make(nullptr);

@@ -14,6 +14,10 @@ struct TinyOptions {
   std::string folder = {};  // empty: the shipped model
   int ranks = 1;
   bool expert_parallel = false;
+  int dcp_ranks = 1;
+  DcpExchange exchange = DcpExchange::kAllToAll;
+  std::int32_t gather_rows = 4096;
+  std::int32_t kv_blocks = 0;  // on each rank; 0: enough for one longest sequence
   KvFormat kv_format = KvFormat::kF32;
   std::int32_t block_size = 64;
   bool batch_invariant = false;
