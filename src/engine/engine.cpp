@@ -184,6 +184,7 @@ void Engine::step() {
   const auto planned = Clock::now();
   StepResult& result = runner_->step(plan);
   const auto ran = Clock::now();
+  step_tokens_.count(static_cast<std::int64_t>(plan.tokens.size()));
   const auto deliveries = scheduler_.apply(result, ran);
   ++steps_;
   hand_out(deliveries);
@@ -225,6 +226,7 @@ void Engine::publish(bool handing_out) {
   books_.prefix_queries = counters.prefix_queries;
   books_.prefix_hits = counters.prefix_hits;
   books_.steps = steps_;
+  books_.step_tokens = step_tokens_;
   books_.step_seconds = step_seconds_;
   books_.host_seconds = host_seconds_;
 }

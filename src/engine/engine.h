@@ -71,6 +71,7 @@ class Engine final : public EngineClient {
   std::vector<RequestId> cancelled_;
   std::vector<RequestId> broken_sinks_;  // a sink threw: its request is cancelled
   std::int64_t steps_ = 0;
+  StepTokenCounts step_tokens_;
   double step_seconds_ = 0;
   double host_seconds_ = 0;
 

@@ -1,6 +1,7 @@
 // The engine as the server sees it. All calls are thread-safe and return at once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,22 @@
 #include "engine/request.h"
 
 namespace tessera {
+
+// Steps by how many tokens went through the model in them, within vLLM's bounds of iteration_tokens_total.
+struct StepTokenCounts {
+  static constexpr std::array<std::int32_t, 13> kBounds = {1,   8,    16,   32,   64,   128,  256,
+                                                           512, 1024, 2048, 4096, 8192, 16384};
+  // [i]: steps of at most kBounds[i] tokens and of more than the bound before; the last: of more than all.
+  std::array<std::int64_t, kBounds.size() + 1> steps = {};
+  std::int64_t tokens = 0;  // of all steps together
+
+  void count(std::int64_t step_tokens) {
+    std::size_t i = 0;
+    while (i < kBounds.size() && step_tokens > kBounds[i]) ++i;
+    ++steps[i];
+    tokens += step_tokens;
+  }
+};
 
 struct EngineInfo {
   std::int32_t vocab = 0;
@@ -42,6 +59,7 @@ struct EngineStats {
   std::int64_t prefix_queries = 0;  // prompt tokens looked up
   std::int64_t prefix_hits = 0;     // of these, found
   std::int64_t steps = 0;
+  StepTokenCounts step_tokens = {};
   double step_seconds = 0;  // sum over steps, device included
   double host_seconds = 0;  // of these, spent planning and handing out results
 };
