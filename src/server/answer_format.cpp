@@ -5,6 +5,62 @@
 #include "server/protocol/json_writer.h"
 
 namespace tessera {
+namespace {
+
+// Up to the first choice.
+std::string head_of(std::string_view object, const AnswerIdentity& identity) {
+  std::string out;
+  out += R"({"id":)";
+  append_json_string(out, identity.id);
+  out += R"(,"object":")";
+  out += object;
+  out += R"(","created":)";
+  append_json_number(out, identity.created);
+  out += R"(,"model":)";
+  append_json_string(out, identity.model);
+  out += R"(,"system_fingerprint":)";
+  append_json_string_or_null(out, identity.fingerprint);
+  out += R"(,"choices":[)";
+  return out;
+}
+
+}  // namespace
+
+AnswerFormat::AnswerFormat(const Tokenizer& tokenizer, AnswerIdentity identity, AnswerOptions options,
+                           Objects objects)
+    : tokenizer_(tokenizer),
+      options_(std::move(options)),
+      whole_head_(head_of(objects.whole, identity)),
+      chunk_head_("data: " + head_of(objects.chunk, identity)) {}
+
+void AnswerFormat::append_usage_event(std::string& out, const Usage& usage) const {
+  begin_event(out);
+  end_event(out, &usage);
+}
+
+void AnswerFormat::end_event(std::string& out, const Usage* usage) const {
+  out += ']';
+  if (usage != nullptr) {
+    out += R"(,"usage":)";
+    append_usage(out, *usage);
+  } else if (options_.usage_in_chunks) {
+    out += R"(,"usage":null)";
+  }
+  out += "}\n\n";
+}
+
+std::string AnswerFormat::whole(std::vector<ChoicePiece>& choices, const Usage& usage) {
+  std::string out = whole_head_;
+  for (const ChoicePiece& piece : choices) {
+    if (&piece != &choices.front()) out += ',';
+    append_choice(out, piece);
+  }
+  out += R"(],"usage":)";
+  append_usage(out, usage);
+  append_after_usage(out, choices);
+  out += '}';
+  return out;
+}
 
 void append_usage(std::string& out, const Usage& usage) {
   out += R"({"prompt_tokens":)";
@@ -18,19 +74,6 @@ void append_usage(std::string& out, const Usage& usage) {
   out += R"(},"completion_tokens_details":{"reasoning_tokens":)";
   append_json_number(out, usage.reasoning_tokens);
   out += "}}";
-}
-
-void append_identity(std::string& out, std::string_view object, const AnswerIdentity& identity) {
-  out += R"({"id":)";
-  append_json_string(out, identity.id);
-  out += R"(,"object":")";
-  out += object;
-  out += R"(","created":)";
-  append_json_number(out, identity.created);
-  out += R"(,"model":)";
-  append_json_string(out, identity.model);
-  out += R"(,"system_fingerprint":)";
-  append_json_string_or_null(out, identity.fingerprint);
 }
 
 void append_finish(std::string& out, const std::optional<FinishedReason>& finished) {

@@ -51,23 +51,44 @@ struct ChoicePiece {
   std::span<const std::int32_t> prompt = {};           // with prompt_logprobs reported in their own field
 };
 
+struct AnswerOptions {
+  bool logprobs = false;           // asked for
+  bool usage_in_chunks = false;    // "usage": null where there is none yet
+  bool include_reasoning = true;   // chat
+  bool prompt_logprobs = false;    // in a field of their own
+  std::string echo_text = {};      // chat: put before the content
+  std::string role = "assistant";  // chat
+  std::int32_t choices = 1;
+};
+
+// What the two shapes share; each writes its own choices.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
   // One or more events of a stream, "data: {…}\n\n" each. `usage` may be null.
   virtual void append_events(std::string& out, ChoicePiece& piece, const Usage* usage) = 0;
   // The last event, with no choices.
-  virtual void append_usage_event(std::string& out, const Usage& usage) = 0;
-  virtual std::string whole(std::vector<ChoicePiece>& choices, const Usage& usage) = 0;
-};
+  void append_usage_event(std::string& out, const Usage& usage) const;
+  std::string whole(std::vector<ChoicePiece>& choices, const Usage& usage);
 
-struct AnswerOptions {
-  bool logprobs = false;          // asked for
-  bool usage_in_chunks = false;   // "usage": null where there is none yet
-  bool include_reasoning = true;  // chat
-  bool prompt_logprobs = false;   // in a field of their own
-  std::string echo_text = {};     // chat: put before the content
-  std::int32_t choices = 1;
+ protected:
+  struct Objects {
+    std::string_view whole, chunk;  // "object" of an answer and of an event
+  };
+  // Borrows the tokenizer.
+  AnswerFormat(const Tokenizer& tokenizer, AnswerIdentity identity, AnswerOptions options, Objects objects);
+
+  virtual void append_choice(std::string& out, const ChoicePiece& piece) = 0;  // of a whole answer
+  virtual void append_after_usage(std::string&, const std::vector<ChoicePiece>&) {}
+  void begin_event(std::string& out) const { out += chunk_head_; }  // up to "choices":[
+  void end_event(std::string& out, const Usage* usage) const;       // from ] on
+
+  const Tokenizer& tokenizer_;
+  AnswerOptions options_;
+
+ private:
+  std::string whole_head_;
+  std::string chunk_head_;
 };
 
 // Borrow the tokenizer.
@@ -77,7 +98,6 @@ std::unique_ptr<AnswerFormat> make_completion_format(const Tokenizer& tokenizer,
                                                      AnswerOptions options);
 
 // Shared by both shapes.
-void append_identity(std::string& out, std::string_view object, const AnswerIdentity& identity);
 void append_finish(std::string& out, const std::optional<FinishedReason>& finished);
 // vLLM's shape: null, then one object a token, {"ID": {"logprob", "rank", "decoded_token"}}.
 void append_prompt_logprobs(std::string& out, const Tokenizer& tokenizer,

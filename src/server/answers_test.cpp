@@ -31,6 +31,24 @@ TEST_F(ServerTest, AnswersAChatWhole) {
             json["usage"]["prompt_tokens"].get<int>() + json["usage"]["completion_tokens"].get<int>());
 }
 
+// vLLM's rule: with a turn of its own the operator's name for it, else the last message's.
+TEST_F(ServerTest, TheRoleOfAnswersIsTheOperators) {
+  options.response_role = "narrator";
+  start("x");
+  EXPECT_EQ(chat("").json()["choices"][0]["message"]["role"], "narrator");
+  EXPECT_EQ(chat(R"("stream":true)").events().front()["choices"][0]["delta"]["role"], "narrator");
+  EXPECT_EQ(chat(R"("add_generation_prompt":false)").json()["choices"][0]["message"]["role"], "user");
+}
+
+TEST_F(ServerTest, TheOperatorsTemplateArgumentsGoUnderTheRequests) {
+  options.chat_template_kwargs = R"({"thinking": false})";
+  start("<think>a</think>b");
+  EXPECT_FALSE(chat("").json()["choices"][0]["message"].contains("reasoning_content"));
+  EXPECT_EQ(chat(R"("chat_template_kwargs":{"thinking":true})")
+                .json()["choices"][0]["message"]["reasoning_content"],
+            "a");
+}
+
 TEST_F(ServerTest, StreamsTheSameTextAndUsageAsTheWholeAnswer) {
   start("Hello 👩‍👩‍👧‍👦 there.");
   const Json whole = chat("").json();

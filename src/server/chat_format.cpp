@@ -8,16 +8,15 @@ namespace {
 class ChatFormat final : public AnswerFormat {
  public:
   ChatFormat(const Tokenizer& tokenizer, AnswerIdentity identity, AnswerOptions options)
-      : tokenizer_(tokenizer), identity_(std::move(identity)), options_(std::move(options)) {
-    chunk_head_ = "data: ";
-    append_identity(chunk_head_, "chat.completion.chunk", identity_);
-    chunk_head_ += R"(,"choices":[)";
-  }
+      : AnswerFormat(tokenizer, std::move(identity), std::move(options),
+                     {.whole = "chat.completion", .chunk = "chat.completion.chunk"}) {}
 
   void append_events(std::string& out, ChoicePiece& piece, const Usage* usage) override {
     if (piece.is_first) {
       begin_chunk(out, piece.index);
-      out += R"("role":"assistant","content":)";
+      out += R"("role":)";
+      append_json_string(out, options_.role);
+      out += R"(,"content":)";
       append_json_string(out, options_.echo_text);
       out += R"(},"logprobs":null,"finish_reason":null)";
       end_chunk(out, usage);
@@ -48,48 +47,17 @@ class ChatFormat final : public AnswerFormat {
     end_chunk(out, usage);
   }
 
-  void append_usage_event(std::string& out, const Usage& usage) override {
-    out += chunk_head_;
-    out += R"(],"usage":)";
-    append_usage(out, usage);
-    out += "}\n\n";
-  }
-
-  std::string whole(std::vector<ChoicePiece>& choices, const Usage& usage) override {
-    std::string out;
-    append_identity(out, "chat.completion", identity_);
-    out += R"(,"choices":[)";
-    for (ChoicePiece& piece : choices) {
-      if (&piece != &choices.front()) out += ',';
-      append_message(out, piece);
-    }
-    out += R"(],"usage":)";
-    append_usage(out, usage);
-    if (options_.prompt_logprobs && !choices.empty()) {
-      out += R"(,"prompt_logprobs":)";
-      append_prompt_logprobs(out, tokenizer_, choices.front().prompt, choices.front().prompt_logprobs);
-    }
-    out += "}";
-    return out;
-  }
-
  private:
   void begin_chunk(std::string& out, std::int32_t index) const {
-    out += chunk_head_;
+    begin_event(out);
     out += R"({"index":)";
     append_json_number(out, std::int64_t{index});
     out += R"(,"delta":{)";
   }
 
   void end_chunk(std::string& out, const Usage* usage) const {
-    out += "}]";
-    if (usage != nullptr) {
-      out += R"(,"usage":)";
-      append_usage(out, *usage);
-    } else if (options_.usage_in_chunks) {
-      out += R"(,"usage":null)";
-    }
-    out += "}\n\n";
+    out += '}';
+    end_event(out, usage);
   }
 
   static void append_tool_deltas(std::string& out, const std::vector<ToolDelta>& tools) {
@@ -113,11 +81,13 @@ class ChatFormat final : public AnswerFormat {
     out += ']';
   }
 
-  void append_message(std::string& out, const ChoicePiece& piece) const {
+  void append_choice(std::string& out, const ChoicePiece& piece) override {
     const ChoiceDelta& message = piece.delta;
     out += R"({"index":)";
     append_json_number(out, std::int64_t{piece.index});
-    out += R"(,"message":{"role":"assistant","content":)";
+    out += R"(,"message":{"role":)";
+    append_json_string(out, options_.role);
+    out += R"(,"content":)";
     if (message.content.empty() && options_.echo_text.empty() && !message.tools.empty()) {
       out += "null";
     } else {
@@ -146,6 +116,12 @@ class ChatFormat final : public AnswerFormat {
     append_logprobs(out, piece.tokens);
     append_finish(out, piece.finished);
     out += '}';
+  }
+
+  void append_after_usage(std::string& out, const std::vector<ChoicePiece>& choices) override {
+    if (!options_.prompt_logprobs || choices.empty()) return;
+    out += R"(,"prompt_logprobs":)";
+    append_prompt_logprobs(out, tokenizer_, choices.front().prompt, choices.front().prompt_logprobs);
   }
 
   void append_logprobs(std::string& out, const std::vector<SampledToken>& tokens) const {
@@ -177,11 +153,6 @@ class ChatFormat final : public AnswerFormat {
     out += R"(,"bytes":)";
     append_json_bytes(out, tokenizer_.bytes_of(id));
   }
-
-  const Tokenizer& tokenizer_;
-  AnswerIdentity identity_;
-  AnswerOptions options_;
-  std::string chunk_head_;
 };
 
 }  // namespace

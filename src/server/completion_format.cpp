@@ -18,10 +18,8 @@ struct TextPosition {
 class CompletionFormat final : public AnswerFormat {
  public:
   CompletionFormat(const Tokenizer& tokenizer, AnswerIdentity identity, AnswerOptions options)
-      : tokenizer_(tokenizer), identity_(std::move(identity)), options_(std::move(options)) {
-    chunk_head_ = "data: ";
-    append_identity(chunk_head_, "text_completion", identity_);
-    chunk_head_ += R"(,"choices":[)";
+      : AnswerFormat(tokenizer, std::move(identity), std::move(options),
+                     {.whole = "text_completion", .chunk = "text_completion"}) {
     for (std::int32_t i = 0; i < options_.choices; ++i) positions_.emplace_back(tokenizer_);
   }
 
@@ -30,41 +28,13 @@ class CompletionFormat final : public AnswerFormat {
         (!piece.is_first || piece.echo.empty())) {
       return;
     }
-    out += chunk_head_;
+    begin_event(out);
     append_choice(out, piece);
-    out += ']';
-    if (usage != nullptr) {
-      out += R"(,"usage":)";
-      append_usage(out, *usage);
-    } else if (options_.usage_in_chunks) {
-      out += R"(,"usage":null)";
-    }
-    out += "}\n\n";
-  }
-
-  void append_usage_event(std::string& out, const Usage& usage) override {
-    out += chunk_head_;
-    out += R"(],"usage":)";
-    append_usage(out, usage);
-    out += "}\n\n";
-  }
-
-  std::string whole(std::vector<ChoicePiece>& choices, const Usage& usage) override {
-    std::string out;
-    append_identity(out, "text_completion", identity_);
-    out += R"(,"choices":[)";
-    for (const ChoicePiece& piece : choices) {
-      if (&piece != &choices.front()) out += ',';
-      append_choice(out, piece);
-    }
-    out += R"(],"usage":)";
-    append_usage(out, usage);
-    out += '}';
-    return out;
+    end_event(out, usage);
   }
 
  private:
-  void append_choice(std::string& out, const ChoicePiece& piece) {
+  void append_choice(std::string& out, const ChoicePiece& piece) override {
     out += R"({"index":)";
     append_json_number(out, std::int64_t{piece.index});
     out += R"(,"text":)";
@@ -134,10 +104,6 @@ class CompletionFormat final : public AnswerFormat {
     out += '}';
   }
 
-  const Tokenizer& tokenizer_;
-  AnswerIdentity identity_;
-  AnswerOptions options_;
-  std::string chunk_head_;
   std::vector<TextPosition> positions_;  // [choices]
 };
 

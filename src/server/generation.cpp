@@ -214,6 +214,7 @@ void Generation::end_choice(Choice& choice, Outcome outcome) {
   if (choice.piece.finished) last_finish_ = choice.piece.finished->name;
   metrics_.ended({.outcome = outcome,
                   .prompt_tokens = static_cast<std::int64_t>(prepared_.prompts[choice.prompt].size()),
+                  .cached_tokens = choice.cached,
                   .generation_tokens = choice.tokens,
                   .max_tokens = prepared_.max_tokens[choice.prompt],
                   .n = prepared_.options.n,
@@ -239,6 +240,9 @@ void Generation::publish(Choice& choice) {
 }
 
 void Generation::complete() {
+  std::int64_t most_tokens = 0;
+  for (const auto& choice : choices_) most_tokens = std::max(most_tokens, choice->tokens);
+  metrics_.answered(most_tokens);
   const Usage total = usage();
   if (prepared_.options.stream) {
     std::string tail;

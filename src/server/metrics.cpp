@@ -7,6 +7,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 
 #include "server/process_metrics.h"
@@ -49,6 +50,27 @@ MetricFamily family(std::string name, std::string help, MetricType type, Labels 
     metric.gauge.value = value;
   }
   return {std::move(name), std::move(help), type, {metric}};
+}
+
+// The engine counts by the bounds itself, so that a scrape costs it nothing.
+MetricFamily tokens_of_steps(const StepTokenCounts& counts, const Labels& labels) {
+  MetricFamily out{"vllm:iteration_tokens_total",
+                   "Tokens that went through the model in an engine step.",
+                   MetricType::Histogram,
+                   {}};
+  prometheus::ClientMetric metric;
+  for (const auto& [key, text] : labels) metric.label.push_back({key, text});
+  constexpr auto& kBounds = StepTokenCounts::kBounds;
+  std::uint64_t steps = 0;  // of at most so many tokens
+  for (std::size_t i = 0; i <= kBounds.size(); ++i) {
+    steps += static_cast<std::uint64_t>(counts.steps[i]);
+    metric.histogram.bucket.push_back({steps, i < kBounds.size() ? static_cast<double>(kBounds[i])
+                                                                 : std::numeric_limits<double>::infinity()});
+  }
+  metric.histogram.sample_count = steps;
+  metric.histogram.sample_sum = static_cast<double>(counts.tokens);
+  out.metric.push_back(std::move(metric));
+  return out;
 }
 
 }  // namespace
@@ -96,6 +118,12 @@ struct Metrics::Impl {
       histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.", count_bounds());
   prometheus::Histogram& generation_tokens =
       histogram("vllm:request_generation_tokens", "Generated tokens of a request.", count_bounds());
+  prometheus::Histogram& most_tokens =
+      histogram("vllm:request_max_num_generation_tokens",
+                "Generated tokens of the longest choice of a request.", count_bounds());
+  prometheus::Histogram& computed_prompt =
+      histogram("vllm:request_prefill_kv_computed_tokens",
+                "Prompt tokens of a request that the prefix cache did not have.", count_bounds());
   prometheus::Histogram& max_tokens =
       histogram("vllm:request_params_max_tokens", "max_tokens of a request, as resolved.", count_bounds());
   prometheus::Histogram& params_n = histogram("vllm:request_params_n", "n of a request.", {1, 2, 5, 10, 20});
@@ -199,9 +227,14 @@ void Metrics::ended(const RequestRecord& record) {
                          static_cast<double>(record.generation_tokens - 1));
   }
   my.prompt_tokens.Observe(static_cast<double>(record.prompt_tokens));
+  my.computed_prompt.Observe(static_cast<double>(record.prompt_tokens - record.cached_tokens));
   my.generation_tokens.Observe(static_cast<double>(record.generation_tokens));
   my.max_tokens.Observe(record.max_tokens);
   my.params_n.Observe(record.n);
+}
+
+void Metrics::answered(std::int64_t most_tokens) {
+  impl_->most_tokens.Observe(static_cast<double>(most_tokens));
 }
 
 void Metrics::http_answered(std::string_view path, int status) {
@@ -232,6 +265,7 @@ void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
   count("tessera:computed_tokens_total", "Tokens that went through the model.", stats.computed_tokens);
   count("tessera:recomputed_tokens_total", "Of these, computed before and lost to preemption.",
         stats.recomputed_tokens);
+  out.push_back(tokens_of_steps(stats.step_tokens, labels));
   count("tessera:engine_steps_total", "Engine steps.", stats.steps);
   out.push_back(family("tessera:engine_step_seconds_total", "Time in engine steps.", MetricType::Counter,
                        labels, stats.step_seconds));

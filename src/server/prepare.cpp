@@ -278,6 +278,9 @@ ApiResult<PreparedGeneration> prepare_chat(const PrepareContext& context, const 
   answer.include_reasoning = request.include_reasoning;
   answer.prompt_logprobs = request.options.sampling.prompt_logprobs.has_value();
   const Json& last = request.prompt.messages.back();
+  // Without a turn of its own the answer belongs to the last message.
+  answer.role =
+      request.prompt.add_generation_prompt ? context.options.response_role : last["role"].get<std::string>();
   if (request.echo && last.contains("content") && last["content"].is_string()) {
     answer.echo_text = last["content"].get<std::string>();
   }

@@ -33,10 +33,11 @@ struct ServerOptions {
   std::string version = "0.1.0";
   std::vector<std::string> api_keys;              // --api-key; none: everybody may
   std::vector<std::string> cors_origins = {"*"};  // --allowed-origins; none: no CORS headers
+  bool cors_credentials = false;                  // --allow-credentials
   bool access_log = true;                         // --disable-uvicorn-access-log turns it off
 
-  int max_concurrent_requests = 1024;         // in work at once; more are answered 429
-  int worker_threads = 2;                     // for preparing large requests
+  int max_concurrent_requests = 1024;  // --max-concurrent-requests: in work at once; more are answered 429
+  int worker_threads = 2;              // for preparing large requests
   std::size_t inline_body_bytes = 32U << 10;  // larger bodies are prepared by workers, off the io threads
   std::chrono::milliseconds ping_interval{15'000};  // a comment in a stream that has nothing to send
 
@@ -49,6 +50,7 @@ struct ServerOptions {
   bool enable_auto_tool_choice = false;  // --enable-auto-tool-choice
   std::string reasoning_parser;          // --reasoning-parser: "" or "kimi_k2"
   bool canonical_tool_ids = true;  // rename ids in history to functions.NAME:IDX (with a kimi_k2 parser)
+  std::string response_role = "assistant";  // --response-role
   std::string chat_template_kwargs =
       "{}";  // --default-chat-template-kwargs: a JSON object, under a request's own
   bool control_tokens_in_messages =

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/post.hpp>
 
+#include "server/access.h"
 #include "server/http/failure.h"
 #include "server/protocol/json_body.h"
 #include "server/protocol/json_writer.h"
+#include "server/status_routes.h"
 #include "server/tokenize_routes.h"
 
 namespace tessera {
@@ -48,31 +49,6 @@ constexpr std::array<std::string_view, 11> kRouteNames = {
     "/health",         "/ping",     "/version",    "/metrics", "/load", "/v1/models", "/v1/chat/completions",
     "/v1/completions", "/tokenize", "/detokenize", "other"};
 
-// Takes the same time wherever the texts differ, so that a key cannot be found byte by byte.
-bool equal_in_constant_time(std::string_view given, std::string_view key) {
-  std::size_t difference = given.size() ^ key.size();
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    difference |= static_cast<unsigned char>(given[i]) ^
-                  static_cast<unsigned char>(key[key.empty() ? 0 : i % key.size()]);
-  }
-  return difference == 0 && !key.empty();
-}
-
-bool is_clean_id(std::string_view id) {
-  return !id.empty() && id.size() <= 128 && std::ranges::all_of(id, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == ':';
-  });
-}
-
-// For the log, which must stay one line a request whatever the client sends.
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, 200));
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x21 || static_cast<unsigned char>(c) > 0x7e || c == '"') c = '?';
-  }
-  return out;
-}
-
 }  // namespace
 
 Service::Service(const ServerOptions& options, ReadyState& ready)
@@ -82,7 +58,7 @@ Service::Service(const ServerOptions& options, ReadyState& ready)
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()),
-      workers_(static_cast<std::size_t>(std::max(1, options.worker_threads))),
+      workers_(options.worker_threads),
       random_(std::random_device{}()) {}
 
 Service::~Service() { stop(); }
@@ -129,23 +105,6 @@ Service::Route Service::route_of(std::string_view path) const {
   return found == kRouteNames.end() ? Route::kUnknown : static_cast<Route>(found - kRouteNames.begin());
 }
 
-bool Service::may(const Request& request) const {
-  if (options_.api_keys.empty()) return true;
-  std::string_view given = request.header("authorization");
-  constexpr std::string_view kScheme = "Bearer ";
-  if (given.size() > kScheme.size() &&
-      std::ranges::equal(given.substr(0, kScheme.size()), kScheme,
-                         [](char a, char b) { return std::tolower(a) == std::tolower(b); })) {
-    given.remove_prefix(kScheme.size());
-  } else {
-    given = {};
-  }
-  bool found = false;
-  for (const std::string& key : options_.api_keys)
-    found |= equal_in_constant_time(given, key);  // all of them, always
-  return found;
-}
-
 // What can be said without the body.
 std::optional<ApiError> Service::refusal(const Request& request, Route route) const {
   const std::string shown = printable(request.path);
@@ -163,7 +122,7 @@ std::optional<ApiError> Service::refusal(const Request& request, Route route) co
   }
   const bool is_open = route == Route::kHealth || route == Route::kPing || route == Route::kVersion ||
                        route == Route::kMetrics;
-  if (!is_open && !may(request)) {
+  if (!is_open && !has_key(request.header("authorization"), options_.api_keys)) {
     return ApiError{.status = 401,
                     .message = request.header("authorization").empty()
                                    ? "An API key is needed: send it as 'Authorization: Bearer KEY'."
@@ -213,15 +172,8 @@ std::string Service::request_id(const Request& request) {
 
 http::Headers Service::common_headers(const Request& request, const std::string& id) const {
   http::Headers out = {{"X-Request-Id", id}};
-  const std::string_view origin = request.header("origin");
-  if (origin.empty()) return out;
-  for (const std::string& allowed : options_.cors_origins) {
-    if (allowed != "*" && allowed != origin) continue;
-    out.emplace_back("Access-Control-Allow-Origin", allowed);
-    out.emplace_back("Access-Control-Expose-Headers", "X-Request-Id");
-    if (allowed != "*") out.emplace_back("Vary", "Origin");
-    break;
-  }
+  const CorsPolicy policy{.origins = options_.cors_origins, .credentials = options_.cors_credentials};
+  for (auto& header : cors_headers(policy, request.header("origin"))) out.push_back(std::move(header));
   return out;
 }
 
@@ -307,38 +259,15 @@ void Service::dispatch(const std::shared_ptr<Call>& call, Request& request) {
 
 void Service::health(Call& call) {
   const auto state = ready_.snapshot();
-  const bool ready = state.ready && !draining_;
-  std::string body = R"({"status":)";
-  append_json_string(body, ready ? "ready" : draining_ ? "draining" : state.failed ? "failed" : "loading");
-  body += R"(,"phase":)";
-  append_json_string(body, draining_ ? "draining" : state.phase);
-  body += R"(,"progress":)";
-  append_json_number(body, state.progress);
-  body += R"(,"detail":)";
-  append_json_string_or_null(body, state.detail);
-  body += '}';
-  answer(call, ready ? 200 : 503, std::move(body));
+  const bool is_draining = draining_;
+  answer(call, state.ready && !is_draining ? 200 : 503, health_body(state, is_draining));
 }
 
 void Service::models(Call& call) {
   const std::string_view path = local_path(call.path);
   constexpr std::string_view kOne = "/v1/models/";
-  const auto append = [&](std::string& out, const std::string& name) {
-    out += R"({"id":)";
-    append_json_string(out, name);
-    out += R"(,"object":"model","created":)";
-    append_json_number(out, created_);
-    out += R"(,"owned_by":"tessera","root":)";
-    append_json_string_or_null(out, options_.model_path);
-    out += R"(,"parent":null,"max_model_len":)";
-    const auto ready = context();
-    if (ready) {
-      append_json_number(out, std::int64_t{ready->model.engine->info().max_model_len});
-    } else {
-      out += "null";
-    }
-    out += '}';
-  };
+  ModelCard card{.path = options_.model_path, .created = created_};
+  if (const auto ready = context()) card.max_model_len = ready->model.engine->info().max_model_len;
   std::string body;
   if (path.starts_with(kOne)) {
     const std::string name(path.substr(kOne.size()));
@@ -348,12 +277,12 @@ void Service::models(Call& call) {
                                  .param = "model",
                                  .code = "model_not_found"});
     }
-    append(body, name);
+    append_model(body, name, card);
   } else {
     body = R"({"object":"list","data":[)";
     for (const std::string& name : options_.served_names) {
       if (&name != &options_.served_names.front()) body += ',';
-      append(body, name);
+      append_model(body, name, card);
     }
     body += "]}";
   }
@@ -428,7 +357,7 @@ void Service::prepare(std::shared_ptr<Call> call, std::string body) {
   // The exchange owns the call while a worker is busy; a worker's result for a client that left finds nobody.
   Exchange& exchange = *call->exchange;
   exchange.on_gone([call] {});
-  boost::asio::post(workers_, [guarded, mailbox = exchange.mailbox(), weak = std::weak_ptr(call)] {
+  workers_.post([guarded, mailbox = exchange.mailbox(), weak = std::weak_ptr(call)] {
     if (weak.expired()) return;
     mailbox->mail([done = guarded(), weak] {
       const auto alive = weak.lock();

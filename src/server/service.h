@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include "server/metrics.h"
 #include "server/prepare.h"
 #include "server/server.h"
+#include "server/worker_pool.h"
 
 namespace tessera {
 
@@ -51,7 +51,6 @@ class Service final : public http::Handler {
 
   Route route_of(std::string_view path) const;
   std::string_view local_path(std::string_view path) const;  // without the root path
-  bool may(const http::Request& request) const;
   std::optional<ApiError> refusal(const http::Request& request, Route route) const;
   std::string request_id(const http::Request& request);
   http::Headers common_headers(const http::Request& request, const std::string& id) const;
@@ -75,7 +74,7 @@ class Service final : public http::Handler {
   mutable std::mutex context_mutex_;
   std::shared_ptr<const PrepareContext>
       context_;  // null until the model is attached; shared with running work
-  boost::asio::thread_pool workers_;
+  WorkerPool workers_;
   std::atomic<bool> draining_{false};
   std::mutex random_mutex_;
   std::mt19937_64 random_;

@@ -43,6 +43,18 @@ TEST_F(ServerTest, TheBooksBalance) {  // vllm#8115
   EXPECT_GT(metric("process_resident_memory_bytes"), 1e6);
 }
 
+TEST_F(ServerTest, HistogramsAddUp) {
+  start("one two three");
+  chat(R"("n":3)");
+  EXPECT_EQ(metric("vllm:request_max_num_generation_tokens_count"), 1);
+  EXPECT_EQ(metric("vllm:request_prefill_kv_computed_tokens_count"), 3);
+  EXPECT_GT(metric("vllm:iteration_tokens_total_count"), 0);
+  EXPECT_EQ(metric("vllm:iteration_tokens_total_count"),
+            metric("vllm:iteration_tokens_total_bucket", "le=\"+Inf\""));
+  EXPECT_EQ(metric("vllm:iteration_tokens_total_count"), metric("tessera:engine_steps_total"));
+  EXPECT_EQ(metric("vllm:iteration_tokens_total_sum"), metric("vllm:generation_tokens_total"));
+}
+
 TEST_F(ServerTest, KeysAreAskedForWhereTheyMatter) {
   options.api_keys = {"first-key", "second-key"};
   start("x");
@@ -133,6 +145,15 @@ TEST_F(ServerTest, BrowsersAreToldWhatTheyMayDo) {
   EXPECT_EQ(asked.header("Access-Control-Allow-Origin"), "https://a.example");
   const Answer other = request("OPTIONS", "/v1/chat/completions", "", {{"Origin", "https://b.example"}});
   EXPECT_EQ(other.header("Access-Control-Allow-Origin"), "");
+}
+
+TEST_F(ServerTest, CredentialsNeedTheOriginByName) {
+  options.cors_credentials = true;
+  start("x");
+  const Answer answer = request("GET", "/version", "", {{"Origin", "https://a.example"}});
+  EXPECT_EQ(answer.header("Access-Control-Allow-Origin"), "https://a.example");
+  EXPECT_EQ(answer.header("Access-Control-Allow-Credentials"), "true");
+  EXPECT_EQ(answer.header("Vary"), "Origin");
 }
 
 TEST_F(ServerTest, LargeRequestsAreWorkedOnAsideAndAnswered) {

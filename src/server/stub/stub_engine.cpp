@@ -77,6 +77,7 @@ void StubEngine::run() {
     });
     if (stopping_) return;
     std::vector<std::pair<std::shared_ptr<RequestSink>, RequestOutput>> outputs;
+    const std::int64_t generated_before = stats_.generation_tokens;
     for (auto at = running_.begin(); at != running_.end();) {
       if (options_.paused && !at->second.cancelled) {
         ++at;
@@ -95,6 +96,7 @@ void StubEngine::run() {
       }
     }
     ++stats_.steps;
+    stats_.step_tokens.count(stats_.generation_tokens - generated_before);
     lock.unlock();
     for (const auto& [sink, output] : outputs) sink->on_output(output);
     outputs.clear();
