@@ -8,8 +8,9 @@
 
 namespace tessera {
 
-// `mode` "auto" reads the file where there is one; "vllm" keeps the protocol's own defaults.
-Result<SamplingParams> generation_defaults(const std::filesystem::path& model_folder,
-                                           const std::string& mode);
+// `mode` "auto" reads the file where there is one; "vllm" keeps the protocol's own defaults. `over` is a JSON
+// object of the same fields, which go before the file's.
+Result<SamplingParams> generation_defaults(const std::filesystem::path& model_folder, const std::string& mode,
+                                           const std::string& over = "{}");
 
 }  // namespace tessera

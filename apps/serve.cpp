@@ -83,8 +83,12 @@ ServerOptions server_options(const ServeFlags& flags, const SamplingParams& defa
   options.version = kVersion;
   options.api_keys = flags.api_keys;
   options.cors_origins = flags.allowed_origins;
+  options.cors_credentials = flags.allow_credentials;
   options.access_log = flags.enable_log_requests;
   options.always_include_usage = flags.always_include_usage;
+  options.max_concurrent_requests = flags.max_concurrent_requests;
+  options.response_role = flags.response_role;
+  options.chat_template_kwargs = flags.default_chat_template_kwargs;
   options.max_logprobs = flags.max_logprobs;
   options.default_sampling = defaults;
   options.tool_call_parser = flags.tool_call_parser;
@@ -147,7 +151,7 @@ int run_serve(const ServeFlags& flags) {
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   };
-  auto defaults = generation_defaults(flags.model, flags.generation_config);
+  auto defaults = generation_defaults(flags.model, flags.generation_config, flags.override_generation_config);
   if (!defaults) return fail(defaults.error());
   auto tokenizer = Tokenizer::load(flags.model);
   if (!tokenizer) return fail(tokenizer.error());

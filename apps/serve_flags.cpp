@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "flag_values.h"
 #include "vllm_flags.h"
 
 namespace tessera {
@@ -25,6 +26,13 @@ std::size_t distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
+}
+
+// CLI11 takes vLLM's '["a", "b"]' for a list, but leaves the quotes.
+std::string strip_quotes(std::string& word) {
+  CLI::detail::trim(word);
+  CLI::detail::remove_quotes(word);
+  return {};
 }
 
 void take_foreign_flag(const VllmFlag& flag, const std::string& value, ServeFlags& flags) {
@@ -122,7 +130,8 @@ void declare_server_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--root-path", flags.root_path, "Path under which a proxy serves this server")
       ->group(server);
   app.add_option("--allowed-origins", flags.allowed_origins,
-                 "Origins that browsers may call from: * or a list")
+                 "Origins that browsers may call from: *, names, or a JSON array (default: none)")
+      ->transform(CLI::Validator(strip_quotes, ""))
       ->group(server);
   app.add_flag("--allow-credentials", flags.allow_credentials, "Let browsers send credentials")
       ->group(server);
@@ -130,6 +139,10 @@ void declare_server_flags(CLI::App& app, ServeFlags& flags) {
       ->capture_default_str()
       ->group(server);
   app.add_option("--max-connections", flags.max_connections, "Open connections before new ones get 503")
+      ->capture_default_str()
+      ->group(server);
+  app.add_option("--max-concurrent-requests", flags.max_concurrent_requests,
+                 "Requests being answered, queued ones included, before new ones get 429")
       ->capture_default_str()
       ->group(server);
   app.add_option("--max-body-bytes", flags.max_body_bytes, "Largest request body")
@@ -170,8 +183,16 @@ void declare_server_flags(CLI::App& app, ServeFlags& flags) {
   app.add_flag("--always-include-usage,--enable-force-include-usage", flags.always_include_usage,
                "End every stream with a usage chunk")
       ->group(chat);
+  app.add_option("--default-chat-template-kwargs", flags.default_chat_template_kwargs,
+                 "JSON object handed to the chat template, under a request's own chat_template_kwargs")
+      ->capture_default_str()
+      ->group(chat);
   app.add_option("--generation-config", flags.generation_config,
                  "auto: sampling defaults of the checkpoint's generation_config.json; vllm: none")
+      ->capture_default_str()
+      ->group(chat);
+  app.add_option("--override-generation-config", flags.override_generation_config,
+                 "JSON object with sampling defaults that go before the generation config's")
       ->capture_default_str()
       ->group(chat);
   app.add_option("--max-logprobs", flags.max_logprobs, "Most alternatives that a request may ask for")
@@ -256,6 +277,7 @@ Result<void> check_flags(const ServeFlags& flags) {
   TS_TRY(at_least("--threads", flags.threads, 0));
   TS_TRY(at_least("--http-threads", flags.http_threads, 1));
   TS_TRY(at_least("--max-connections", flags.max_connections, 1));
+  TS_TRY(at_least("--max-concurrent-requests", flags.max_concurrent_requests, 1));
   TS_TRY(at_least("--max-waiting", flags.max_waiting, 1));
   TS_TRY(at_least("--drain-seconds", flags.drain_seconds, 0));
   if (flags.port < 0 || flags.port > 65535) {
@@ -269,6 +291,8 @@ Result<void> check_flags(const ServeFlags& flags) {
   TS_TRY(one_of("--reasoning-parser", flags.reasoning_parser, {"", "kimi_k2"}));
   TS_TRY(one_of("--log-level", flags.log_level, {"debug", "info", "warning", "error"}));
   TS_TRY(one_of("--generation-config", flags.generation_config, {"auto", "vllm"}));
+  TS_TRY(check_json_object("--default-chat-template-kwargs", flags.default_chat_template_kwargs));
+  TS_TRY(check_json_object("--override-generation-config", flags.override_generation_config));
   if (flags.enable_auto_tool_choice && flags.tool_call_parser.empty()) {
     return Error{ErrorKind::kInvalidArgument, "--enable-auto-tool-choice",
                  "needs --tool-call-parser, which is not set; use kimi_k2."};

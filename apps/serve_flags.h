@@ -28,6 +28,7 @@ struct ServeFlags {
   bool allow_credentials = false;
   int http_threads = 2;
   int max_connections = 4096;
+  int max_concurrent_requests = 1024;  // being answered, queued ones included; more get 429
   std::int64_t max_body_bytes = std::int64_t{64} << 20;
   int drain_seconds = 30;  // after SIGTERM
 
@@ -55,7 +56,9 @@ struct ServeFlags {
   bool enable_auto_tool_choice = false;
   bool recognise_control_tokens_in_messages = false;
   bool always_include_usage = false;
+  std::string default_chat_template_kwargs = "{}";  // a JSON object, under a request's own
   std::string generation_config = "auto";  // "auto": defaults from generation_config.json; "vllm": none
+  std::string override_generation_config = "{}";  // a JSON object, over that file
   int max_logprobs = 20;
   std::string response_role = "assistant";
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "flags_reference.h"
+#include "generation_defaults.h"
 
 namespace tessera {
 namespace {
@@ -137,6 +138,36 @@ TEST(ServeFlags, EveryBadValueIsNamedWithItsRange) {
 TEST(ServeFlags, ReadsSizesWithUnits) {
   EXPECT_EQ(parse({"m", "--kv-cache-memory-bytes", "2GiB"}).flags.kv_cache_memory_bytes,
             std::int64_t{2} << 30);
+}
+
+TEST(ServeFlags, JsonValuesAreCheckedBeforeTheModelIsRead) {
+  EXPECT_EQ(parse({"m", "--default-chat-template-kwargs", R"({"thinking": false})"}).error, "");
+  EXPECT_THAT(parse({"m", "--default-chat-template-kwargs", "thinking"}).error,
+              testing::HasSubstr("is 'thinking'; it must be a JSON object"));
+  EXPECT_THAT(parse({"m", "--override-generation-config", "[]"}).error, testing::HasSubstr("JSON object"));
+}
+
+TEST(ServeFlags, OriginsAreWordsOrVllmsJson) {
+  EXPECT_THAT(parse({"m", "--allowed-origins", R"(["https://a", "*"])"}).flags.allowed_origins,
+              testing::ElementsAre("https://a", "*"));
+  EXPECT_THAT(parse({"m", "--allowed-origins", "https://a", "b"}).flags.allowed_origins,
+              testing::ElementsAre("https://a", "b"));
+}
+
+TEST(ServeFlags, ConcurrentRequestsHaveALimitThatCanBeSet) {
+  EXPECT_EQ(parse({"m", "--max-concurrent-requests", "7"}).flags.max_concurrent_requests, 7);
+  EXPECT_THAT(parse({"m", "--max-concurrent-requests", "0"}).error, testing::HasSubstr("at least 1"));
+}
+
+TEST(GenerationDefaults, TheCommandLineGoesBeforeTheFile) {
+  const std::string model = std::string(TESSERA_SOURCE_DIR) + "/models/tessera-tiny";
+  const SamplingParams own = *generation_defaults(model, "auto");
+  const SamplingParams over = *generation_defaults(model, "auto", R"({"temperature": 0.25, "top_k": null})");
+  EXPECT_EQ(over.temperature, 0.25F);
+  EXPECT_EQ(over.top_p, own.top_p);
+  EXPECT_EQ(generation_defaults(model, "vllm", R"({"do_sample": false})")->temperature, 0);
+  EXPECT_THAT(generation_defaults(model, "auto", R"({"top_p": "x"})").error().message(),
+              testing::HasSubstr("--override-generation-config: top_p"));
 }
 
 // The page is the program's own text: TESSERA_REWRITE=1 writes it anew.
