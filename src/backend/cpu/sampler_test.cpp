@@ -8,64 +8,19 @@
 #include <set>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/sampling_reference.h"
 #include "backend/cpu/test_data.h"
 #include "backend/uniform_draw.h"
 
 namespace tessera {
 namespace {
 
+using test::distribution;
 using test::Random;
 using test::rows_of;
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-// The documented order of steps on whole sorted arrays, in f64: which tokens may be drawn, and how likely
-// each is.
-std::map<std::int32_t, double> distribution(const std::vector<float>& logits, const SamplingRow& row) {
-  std::vector<double> l(logits.begin(), logits.end());
-  const auto at = [&](std::int32_t token) -> double& { return l[static_cast<std::size_t>(token)]; };
-  for (std::size_t i = 0; i < l.size() && !row.allowed.empty(); ++i) {
-    if (((row.allowed[i / 64] >> (i % 64)) & 1U) == 0) l[i] = static_cast<double>(kNone);
-  }
-  for (const auto& [token, bias] : row.logit_bias) at(token) += static_cast<double>(bias);
-  for (const std::int32_t token : row.banned) at(token) = static_cast<double>(kNone);
-  std::set<std::int32_t> seen(row.prompt_tokens.begin(), row.prompt_tokens.end());
-  for (const auto& [token, count] : row.out_counts) seen.insert(token);
-  for (const std::int32_t token : seen) {
-    const double penalty = static_cast<double>(row.repetition_penalty);
-    at(token) = at(token) > 0 ? at(token) / penalty : at(token) * penalty;
-  }
-  for (const auto& [token, count] : row.out_counts) {
-    at(token) -=
-        static_cast<double>(row.frequency_penalty) * count + static_cast<double>(row.presence_penalty);
-  }
-  std::vector<std::int32_t> order(l.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](std::int32_t a, std::int32_t b) { return at(a) != at(b) ? at(a) > at(b) : a < b; });
-  const double peak = at(order[0]);
-  std::map<std::int32_t, double> kept;
-  double total = 0;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const double weight = std::exp((at(order[i]) - peak) / static_cast<double>(row.temperature));
-    if (weight == 0 || weight < static_cast<double>(row.min_p)) break;
-    if (row.top_k > 0 && i >= static_cast<std::size_t>(row.top_k) &&
-        at(order[i]) != at(order[static_cast<std::size_t>(row.top_k) - 1]))
-      break;
-    kept[order[i]] = weight;
-    total += weight;
-  }
-  double dropped = 0;
-  for (auto i = static_cast<std::int64_t>(kept.size()) - 1; i > 0 && row.top_p < 1; --i) {
-    const std::int32_t token = order[static_cast<std::size_t>(i)];
-    if (dropped + kept[token] > (1 - static_cast<double>(row.top_p)) * total) break;
-    dropped += kept[token];
-    kept.erase(token);
-  }
-  for (auto& [token, weight] : kept) weight /= total - dropped;
-  return kept;
-}
 
 std::vector<SampledToken> sample(Backend& backend, std::vector<float> logits,
                                  const std::vector<SamplingRow>& rows) {
