@@ -15,6 +15,8 @@
 #include <random>
 #include <thread>
 
+#include "comm/agreement.h"
+#include "comm/mpi/mpi_channel.h"
 #include "comm/mpi/process_group.h"
 #include "comm/thread_communicator.h"
 
@@ -229,6 +231,52 @@ TEST(GroupLayout, AColourKeepsTheOrderAndSkipsProcessesWithoutIt) {
   EXPECT_EQ(child.ranks_here(), 2);
 }
 
+// Message `index`: sizes around the frame's, and long ones; the bytes tell their place.
+std::vector<std::byte> message(int index) {
+  constexpr std::size_t kSizes[] = {0, 1, 100, 4079, 4080, 4081, 4096, 100'000, 3'000'000};
+  std::vector<std::byte> bytes(kSizes[static_cast<std::size_t>(index) % std::size(kSizes)]);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>((i * 31 + static_cast<std::size_t>(index)) % 251);
+  return bytes;
+}
+
+// With heartbeats in between, so often that they meet every message.
+TEST(MpiChannel, CarriesMessagesInOrderBetweenHeartbeats) {
+  const MpiChannelOptions options{
+      .name = "plans", .heartbeat = milliseconds(1), .patience = kPatient, .on_lost = {}};
+  constexpr int kMessages = 60;
+  if (session->process() == 0) {
+    const auto sender = make_mpi_sender(*session, options);
+    for (int i = 0; i < kMessages; ++i) {
+      sender->send(message(i));
+      sender->idle();
+      if (i % 10 == 0) std::this_thread::sleep_for(milliseconds(5));
+    }
+    return;
+  }
+  const auto receiver = make_mpi_receiver(*session, options);
+  for (int i = 0; i < kMessages; ++i) {
+    const auto got = receiver->receive();
+    ASSERT_TRUE(got.has_value()) << i;
+    const std::vector<std::byte> want = message(i);
+    ASSERT_TRUE(std::ranges::equal(*got, want)) << i;
+  }
+  EXPECT_FALSE(receiver->receive().has_value());  // the sender has ended
+}
+
+TEST(MpiChannel, AProcessWithOtherFlagsIsNamed) {
+  if (session->processes() == 1) GTEST_SKIP() << "needs two processes";
+  auto group = make_mpi_communicators(*session, 1, "start", kPatient);
+  ASSERT_TRUE(group.ok());
+  const Fact facts[] = {{"model", "tiny"}, {"--max-model-len", session->process() == 1 ? "512" : "1024"}};
+  const auto agreed = check_agreement(*group->front(), facts, "process");
+  ASSERT_FALSE(agreed.ok());
+  EXPECT_EQ(
+      agreed.error().message(),
+      "--max-model-len: process 0 has 1024, process 1 has 512; start every process with the same program, "
+      "model and flags.");
+}
+
 // What ctest looks for. Flushed, because MPI_Abort follows.
 void report(bool expected, const std::string& what) {
   std::printf("%s: %s\n", expected ? "as expected" : "unexpected", what.c_str());
@@ -284,6 +332,40 @@ void missing_at_start() {
   report(what == "tp: all-gather in tp (start): process 1 (rank 1) did not come within 300 ms", what);
 }
 
+// Process 1 neither receives nor answers: noticed while nothing is sent.
+void silent_receiver() {
+  if (session->process() == 1) return stall();
+  std::promise<std::string> lost;
+  MpiChannelOptions options{.name = "plans",
+                            .heartbeat = milliseconds(50),
+                            .patience = milliseconds(300),
+                            .on_lost = [&](const std::string& message) { lost.set_value(message); }};
+  const auto sender = make_mpi_sender(*session, options);
+  const std::string idle = lost.get_future().get();
+  std::string sending = "it was sent";
+  try {
+    sender->send({});
+  } catch (const CommError& error) {
+    sending = error.what();
+  }
+  const std::string want = "heartbeat in plans: process 1 did not answer within 300 ms";
+  report(idle == want && sending == want, idle + " | " + sending);
+}
+
+// Process 0 says nothing more: its receivers do not wait for ever.
+void silent_sender() {
+  if (session->process() == 0) return stall();
+  const auto receiver =
+      make_mpi_receiver(*session, {.name = "plans", .patience = milliseconds(300), .on_lost = {}});
+  std::string what = "a message came";
+  try {
+    (void)receiver->receive();
+  } catch (const CommError& error) {
+    what = error.what();
+  }
+  report(what == "waiting for a message in plans: process 0 did not answer within 300 ms", what);
+}
+
 void sizes_differ() {
   auto made = make_mpi_communicators(*session, 1, "tp", kPatient);
   if (!made) return report(false, made.error().message());
@@ -312,6 +394,8 @@ int run(int argc, char** argv) {
   if (mode == "--stalled-rank") return stalled_rank(), 1;
   if (mode == "--missing-at-start") return missing_at_start(), 1;
   if (mode == "--sizes-differ") return sizes_differ(), 1;
+  if (mode == "--silent-receiver") return silent_receiver(), 1;
+  if (mode == "--silent-sender") return silent_sender(), 1;
   const int failed = RUN_ALL_TESTS();
   if (!session->finish(kPatient)) return 1;
   return failed;

@@ -25,6 +25,9 @@ constexpr std::size_t kPiece = std::size_t{1} << 30;
 // after it, it sleeps, since ranks without a core of their own must not keep the others from theirs.
 constexpr auto kYieldFor = std::chrono::microseconds(500);
 constexpr auto kSleep = std::chrono::microseconds(50);
+// An idle server waits for hours; then a millisecond's delay is nothing beside the load of looking often.
+constexpr auto kShortSleepsFor = std::chrono::milliseconds(50);
+constexpr auto kLongSleep = std::chrono::milliseconds(1);
 
 void mpi_check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
@@ -43,8 +46,10 @@ bool poll(std::chrono::milliseconds deadline, const Done& done) {
     if (waited > deadline) return false;
     if (waited < kYieldFor) {
       std::this_thread::yield();
-    } else {
+    } else if (waited < kShortSleepsFor) {
       std::this_thread::sleep_for(kSleep);
+    } else {
+      std::this_thread::sleep_for(kLongSleep);
     }
   }
   return true;
