@@ -41,24 +41,6 @@ std::int64_t graph_bytes(const RunnerOptions& runner, bool has_draft) {
   return buckets * (has_draft ? 2 : 1) * kBytesPerGraph;
 }
 
-// Under context parallelism a rank attends with the heads of its whole group: gathered queries, their outputs
-// and log-sum-exps, the parts that are exchanged, and split scratch for as many heads.
-std::int64_t exchange_bytes(const ModelConfig& config, const GpuPlanRequest& request, int ranks,
-                            int context_ranks, std::int64_t query_tokens) {
-  if (context_ranks == 1) return 0;
-  const std::int64_t heads = config.heads / ranks;
-  const std::int64_t gathered = heads * context_ranks;
-  const std::int64_t rows = std::min<std::int64_t>(request.runner.max_num_seqs * query_tokens,
-                                                   request.runner.max_num_batched_tokens);
-  const std::int64_t latent = config.mla.kv_lora_rank;
-  const std::int64_t query = rows * gathered * (latent + config.mla.rope_dim) * 2;
-  const std::int64_t outputs = 2 * rows * gathered * (latent + 1) * 4;  // f32: mine, and everybody's of mine
-  const GpuCard& card = request.gpus.card;
-  const bool hopper = card.capability == 90;
-  return query + outputs + mla_split_scratch_bytes(card.multiprocessors, gathered, query_tokens, hopper) -
-         mla_split_scratch_bytes(card.multiprocessors, heads, query_tokens, hopper);
-}
-
 // A draft's matrices are split like the target's where their rows divide, else every rank holds them whole.
 Result<DraftMemory> measure_draft(const Checkpoint& draft, const RunnerOptions& runner, int ranks) {
   const ModelConfig& config = draft.config();
@@ -93,33 +75,18 @@ Result<int> choose_tensor_parallel(const Checkpoint& outline, const GpuPlanReque
   return ranks;
 }
 
-Result<std::vector<int>> choose_context_parallel(const ModelConfig& config, const GpuPlanRequest& request,
+Result<std::vector<int>> choose_context_parallel(const Checkpoint& outline, const GpuPlanRequest& request,
                                                  int ranks) {
-  const std::vector<int> all = divisors(ranks);
-  if (!request.context_parallel) return config.has_mla() ? all : std::vector<int>{1};
-  const int wanted = *request.context_parallel;
-  if (ranks % wanted != 0) {
-    int nearest = 1;
-    for (const int d : all) {
-      if (std::abs(d - wanted) <= std::abs(nearest - wanted)) nearest = d;
-    }
-    return refused("--decode-context-parallel-size",
-                   "is " + std::to_string(wanted) + ", which does not divide --tensor-parallel-size " +
-                       std::to_string(ranks) + "; the nearest size that works is " + std::to_string(nearest) +
-                       ".");
-  }
-  if (wanted > 1 && !config.has_mla()) {
-    return refused("--decode-context-parallel-size",
-                   "is " + std::to_string(wanted) + ", but " + config.architecture_name +
-                       " splits its cache by KV heads, not by position; leave it at 1.");
-  }
-  return std::vector<int>{wanted};
+  if (!request.context_parallel) return outline.config().has_mla() ? divisors(ranks) : std::vector<int>{1};
+  TS_TRY(check_context_shardable(outline, ranks, *request.context_parallel));
+  return std::vector<int>{*request.context_parallel};
 }
 
-// The smallest number of GPUs of this kind on which the model and one block of cache fit.
+// The smallest number of GPUs above `too_few` on which the model and one block of cache fit; 0: none.
 Result<int> ranks_that_fit(const Checkpoint& outline, const DeviceModel& device,
-                           const GpuPlanRequest& request, std::int64_t besides, std::int64_t usable) {
-  for (int ranks = 1; ranks <= 1024; ++ranks) {
+                           const GpuPlanRequest& request, std::int64_t besides, std::int64_t usable,
+                           int too_few) {
+  for (int ranks = too_few + 1; ranks <= 1024; ++ranks) {
     if (!check_shardable(outline, ranks, request.expert_parallel)) continue;
     TS_TRY(const RankMemory first,
            measure_rank(outline, device, request.runner,
@@ -132,7 +99,7 @@ Result<int> ranks_that_fit(const Checkpoint& outline, const DeviceModel& device,
 }  // namespace
 
 std::int64_t LayoutPlan::without_kv() const {
-  return rank.without_kv() + draft.weights + draft.hidden_states + exchange + graphs + nccl + context;
+  return rank.without_kv() + draft.weights + draft.hidden_states + graphs + nccl + context;
 }
 
 Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel>& draft,
@@ -170,35 +137,35 @@ Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel
                                   " wide, but the target's are " + std::to_string(config.hidden) + ".");
   }
   TS_TRY(const int ranks, choose_tensor_parallel(outline, request));
-  TS_TRY(const std::vector<int> context_sizes, choose_context_parallel(config, request, ranks));
+  TS_TRY(const std::vector<int> context_sizes, choose_context_parallel(outline, request, ranks));
   plan.tensor_parallel = ranks;
 
   const std::int64_t query_tokens = draft ? 1 + request.draft_tokens : 1;
   const DeviceModel device = gpu_device(request.gpus.card, query_tokens);
-  TS_TRY(const RankMemory rank,
-         measure_ranks(outline, device, request.runner, ranks, request.expert_parallel));
   DraftMemory draft_memory;
   if (draft) {
     TS_TRY(draft_memory, measure_draft(*draft->outline, request.runner, ranks));
   }
-  plan.kv_bytes_per_token = (rank.kv_block + draft_memory.kv_block) / request.runner.block_size;
-
   for (const int context_ranks : context_sizes) {
     LayoutPlan layout;
     layout.context_ranks = context_ranks;
-    layout.rank = rank;
+    TS_TRY(layout.rank,
+           measure_ranks(
+               outline, device, request.runner,
+               {.ranks = ranks, .context_ranks = context_ranks, .expert_parallel = request.expert_parallel}));
     layout.draft = draft_memory;
-    layout.exchange = exchange_bytes(config, request, ranks, context_ranks, query_tokens);
     layout.graphs = graph_bytes(request.runner, draft.has_value());
     layout.nccl = ((ranks > 1 ? 1 : 0) + (context_ranks > 1 ? 1 : 0)) * kNcclBytesPerGroup;
     layout.context = kContextBytes;
     layout.usable = static_cast<std::int64_t>(
         std::floor(static_cast<double>(request.gpus.card.visible_bytes()) * request.utilisation));
-    const std::int64_t block = rank.kv_block + draft_memory.kv_block;
+    const std::int64_t block = layout.rank.kv_block + draft_memory.kv_block;
+    plan.kv_bytes_per_token = block / request.runner.block_size;
     const std::int64_t room = layout.usable - layout.without_kv();
     if (room < block) {
-      TS_TRY(const int enough, ranks_that_fit(outline, device, request,
-                                              layout.without_kv() - rank.without_kv(), layout.usable));
+      TS_TRY(const int enough,
+             ranks_that_fit(outline, device, request, layout.without_kv() - layout.rank.without_kv(),
+                            layout.usable, ranks));
       return Error{ErrorKind::kTooLarge, "--gpu",
                    "The model does not fit: each of " + std::to_string(ranks) + " GPUs needs " +
                        gib(layout.without_kv()) + " before any KV cache, but " +

@@ -35,11 +35,10 @@ struct LayoutPlan {
   int context_ranks = 1;
   RankMemory rank;
   DraftMemory draft;
-  std::int64_t exchange = 0;  // gathered queries, partial outputs, wider split scratch; 0 at D = 1
-  std::int64_t graphs = 0;    // allowance
-  std::int64_t nccl = 0;      // allowance
-  std::int64_t context = 0;   // allowance: the driver's context and code
-  std::int64_t usable = 0;    // visible x utilisation
+  std::int64_t graphs = 0;   // allowance
+  std::int64_t nccl = 0;     // allowance
+  std::int64_t context = 0;  // allowance: the driver's context and code
+  std::int64_t usable = 0;   // visible x utilisation
   KvPool kv;
   double sequences = 0;  // of full length that fit at a time
 

@@ -112,6 +112,13 @@ class MeasuringBackend final : public Backend {
                      const Tensor&) override {
     no_work();
   }
+  void split_columns(const Tensor&, const Parts&) override { no_work(); }
+  void join_columns(const Parts&, const Tensor&) override { no_work(); }
+  void merge_partials(const Parts&, const Parts&, std::int64_t, const Tensor&, const Tensor&) override {
+    no_work();
+  }
+  void weigh_partial(const Parts&, std::int64_t, std::int64_t, const Tensor&) override { no_work(); }
+  void copy_blocks(const KvLayer&, const std::int32_t*, std::int64_t, void*) override { no_work(); }
   void route_experts(const Tensor&, const VectorWeight&, const RoutingRule&, const Tensor&,
                      const Tensor&) override {
     no_work();

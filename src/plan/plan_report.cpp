@@ -48,8 +48,7 @@ std::vector<Item> items_of(const LayoutPlan& layout, bool has_draft) {
   items.push_back({"rope tables", "rope tables", layout.rank.rope_tables});
   items.push_back({"activations and logits of a step", "activations", layout.rank.activations});
   items.push_back({"kernel scratch", "scratch", layout.rank.scratch});
-  items.push_back({"exchange of context parallelism", "exchange", layout.exchange});
-  items.push_back({"step inputs and block tables", "inputs", layout.rank.inputs});
+  items.push_back({"inputs, block tables, gathered rows", "inputs", layout.rank.inputs});
   items.push_back({"CUDA graphs (allowance)", "graphs", layout.graphs, true});
   items.push_back({"NCCL (allowance)", "nccl", layout.nccl, true});
   items.push_back({"driver context and code (allowance)", "context", layout.context, true});

@@ -47,37 +47,41 @@ Result<RankMemory> measure_rank(const Checkpoint& outline, const DeviceModel& de
                                 const RunnerOptions& options, const RankPlace& place) {
   RankMemory memory;
   Measured measured;
-  const auto backend = make_measuring_backend(device, measured);
+  RankDevice rank{.backend = make_measuring_backend(device, measured)};
   PlaceOnly tp(place.rank, place.ranks);
-  const LoadOptions load{
-      .limits = ModelRunner::limits_of(options),
-      .shard = {.tp = place.ranks > 1 ? &tp : nullptr, .expert_parallel = place.expert_parallel},
-      .on_bytes = {},
-      .on_weight = [&](ModuleClass module_class, std::int64_t bytes) {
-        memory.weights[static_cast<std::size_t>(module_class)] += bytes;
-      }};
-  TS_TRY(auto model, load_model(outline, *backend, load));
+  RunnerOptions runner_options = options;
+  runner_options.kv_blocks = 0;  // the pool is planned apart
+  runner_options.dcp_ranks = place.context_ranks;
+  if (place.context_ranks > 1) {
+    runner_options.dcp_rank = place.rank % place.context_ranks;
+    rank.dcp = std::make_unique<PlaceOnly>(runner_options.dcp_rank, place.context_ranks);
+  }
+  const LoadOptions load{.limits = ModelRunner::limits_of(runner_options),
+                         .shard = {.tp = place.ranks > 1 ? &tp : nullptr,
+                                   .expert_parallel = place.expert_parallel,
+                                   .dcp = rank.dcp.get(),
+                                   .exchange = place.exchange},
+                         .on_bytes = {},
+                         .on_weight = [&](ModuleClass module_class, std::int64_t bytes) {
+                           memory.weights[static_cast<std::size_t>(module_class)] += bytes;
+                         }};
+  TS_TRY(auto model, load_model(outline, *rank.backend, load));
   TS_CHECK(measured.weights == memory.weight_sum(), measured.weights, memory.weight_sum());
   memory.rope_tables = measured.rope_tables;
   memory.activations = std::exchange(measured.buffers, 0);
   memory.scratch = measured.reserved;
   TS_TRY(memory.kv_block, ModelRunner::kv_bytes(*model, options.kv_format, options.block_size));
-
-  RunnerOptions without_pool = options;
-  without_pool.kv_blocks = 0;
-  TS_TRY(const auto runner, ModelRunner::create(*backend, std::move(model), without_pool));
+  TS_TRY(const auto runner, ModelRunner::create(std::move(rank), std::move(model), runner_options));
   memory.inputs = measured.buffers;
   return memory;
 }
 
 Result<RankMemory> measure_ranks(const Checkpoint& outline, const DeviceModel& device,
-                                 const RunnerOptions& options, int ranks, bool expert_parallel) {
+                                 const RunnerOptions& options, RankPlace place) {
   RankMemory most;
   // Shares of the vocabulary are largest on the first rank, of whole experts on the last (model/shard.h).
-  for (int rank = 0; rank < ranks; rank += std::max(1, ranks - 1)) {
-    TS_TRY(const RankMemory one,
-           measure_rank(outline, device, options,
-                        {.rank = rank, .ranks = ranks, .expert_parallel = expert_parallel}));
+  for (place.rank = 0; place.rank < place.ranks; place.rank += std::max(1, place.ranks - 1)) {
+    TS_TRY(const RankMemory one, measure_rank(outline, device, options, place));
     for (std::size_t c = 0; c < most.weights.size(); ++c)
       most.weights[c] = std::max(most.weights[c], one.weights[c]);
     most.rope_tables = std::max(most.rope_tables, one.rope_tables);

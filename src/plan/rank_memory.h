@@ -17,7 +17,7 @@ struct RankMemory {  // bytes
   std::int64_t rope_tables = 0;
   std::int64_t activations = 0;  // of one step, logits included
   std::int64_t scratch = 0;      // the back-end's own: split attention, expansion, experts, sampling
-  std::int64_t inputs = 0;       // what a step is told, block tables included
+  std::int64_t inputs = 0;       // what a step is told, block tables included; rows that prefills gather
   std::int64_t kv_block = 0;     // one block of the cache, all layers
 
   std::int64_t weight_sum() const;
@@ -27,14 +27,17 @@ struct RankMemory {  // bytes
 struct RankPlace {
   int rank = 0;
   int ranks = 1;
+  int context_ranks = 1;  // of them, those that share the rows of the cache
   bool expert_parallel = false;
+  DcpExchange exchange = DcpExchange::kAllToAll;
 };
 
 // `outline` is Checkpoint::outline() of the model; options.kv_blocks does not matter.
 Result<RankMemory> measure_rank(const Checkpoint& outline, const DeviceModel& device,
                                 const RunnerOptions& options, const RankPlace& place);
-// The largest of all ranks, item by item: shares may differ by an expert or a few rows of the vocabulary.
+// The largest of all ranks, item by item, whatever place.rank says: shares may differ by an expert or a few
+// rows of the vocabulary.
 Result<RankMemory> measure_ranks(const Checkpoint& outline, const DeviceModel& device,
-                                 const RunnerOptions& options, int ranks, bool expert_parallel);
+                                 const RunnerOptions& options, RankPlace place);
 
 }  // namespace tessera
