@@ -19,6 +19,8 @@ struct MemoryPlan {
   std::string model;  // folder
   std::string architecture;
   std::int32_t ranks = 1;
+  std::int32_t dcp_ranks = 1;        // of these, that share the rows of a sequence
+  std::int32_t replicate_up_to = 0;  // tokens; with several dcp_ranks
   std::int32_t threads_per_rank = 1;
   std::int32_t max_model_len = 0;
   std::int32_t max_num_seqs = 0;
@@ -27,12 +29,13 @@ struct MemoryPlan {
   std::int32_t block_size = 0;          // tokens
   std::int64_t weight_file_bytes = 0;   // of the checkpoint: all ranks together hold about as much
   std::int64_t kv_bytes_per_token = 0;  // on each rank that holds the token
-  std::int32_t kv_blocks = 0;
-  std::int64_t kv_bytes = 0;  // of the pool, on each rank
+  std::int32_t kv_blocks = 0;           // on each rank
+  std::int64_t kv_bytes = 0;            // likewise
   bool prefix_caching = true;
   bool batch_invariant = false;
 
-  std::int64_t kv_tokens() const { return std::int64_t{kv_blocks} * block_size; }
+  // What fits at most: every sequence spread.
+  std::int64_t kv_tokens() const { return std::int64_t{kv_blocks} * dcp_ranks * block_size; }
 };
 
 Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkpoint);

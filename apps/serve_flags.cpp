@@ -97,6 +97,31 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
   app.add_flag("--enable-expert-parallel", flags.expert_parallel,
                "Whole experts on each rank instead of a slice of each")
       ->group(group);
+  app.add_option(
+         "--decode-context-parallel-size", flags.decode_context_parallel_size,
+         "Ranks that share the KV cache of a sequence; divides --tensor-parallel-size. Multiplies the "
+         "context that fits")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option(
+         "--dcp-mode", flags.dcp_mode,
+         "elastic: short sequences are kept on every rank, decoded without exchange, and spread when they "
+         "grow or room is needed; always: every sequence is spread")
+      ->check(CLI::IsMember({"elastic", "always"}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--dcp-elastic-tokens", flags.dcp_elastic_tokens,
+                 "With --dcp-mode elastic: the longest sequence that is kept on every rank")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  app.add_option(
+         "--dcp-comm-backend", flags.dcp_comm_backend,
+         "How partial attention is exchanged: a2a (one message), ag_rs (two, summed on the way), or auto: "
+         "what is faster here, measured at start")
+      ->check(CLI::IsMember({"auto", "a2a", "ag_rs"}))
+      ->capture_default_str()
+      ->group(group);
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching,!--no-prefix-cache", flags.prefix_caching,
                "Keep the KV blocks of finished requests for prompts that begin alike (default: on)")
       ->group(group);

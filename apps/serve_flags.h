@@ -42,6 +42,10 @@ struct ServeFlags {
   std::optional<std::int32_t> num_gpu_blocks_override;
   std::int32_t tensor_parallel_size = 1;
   bool expert_parallel = false;
+  std::int32_t decode_context_parallel_size = 1;
+  std::string dcp_mode = "elastic";
+  std::int32_t dcp_elastic_tokens = 16384;  // a longer sequence is spread over the group
+  std::string dcp_comm_backend = "auto";
   bool prefix_caching = true;
   std::uint64_t seed = 0;
   bool batch_invariant = false;

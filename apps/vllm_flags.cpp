@@ -8,7 +8,6 @@ namespace {
 constexpr std::string_view kNoPython = "there is no Python process here that it could configure.";
 constexpr std::string_view kText = "only the text part of a model is served.";
 constexpr std::string_view kNativeKernels = "kernels are built in and need no compilation at run time.";
-constexpr std::string_view kRanks = "splitting over ranks is not built yet; leave it at 1.";
 constexpr std::string_view kOneSpelling =
     "weights are memory-mapped and read once, whatever the loader is called.";
 constexpr std::string_view kNoLora = "LoRA adapters are not supported; merge them into the checkpoint.";
@@ -85,10 +84,6 @@ constexpr std::array kFlags = {
              .takes_value = false,
              .reason = "fp8 rows use a scale of 1.0, as the checkpoints were validated with."},
     // Ranks and speculation
-    VllmFlag{.name = "--decode-context-parallel-size",
-             .use = FlagUse::kOnlyDefault,
-             .only = "1",
-             .reason = kRanks},
     VllmFlag{.name = "--pipeline-parallel-size",
              .use = FlagUse::kOnlyDefault,
              .only = "1",

@@ -1,14 +1,19 @@
 #include "model/context_exchange.h"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+
 #include "base/check.h"
+#include "model/layers.h"
 
 namespace tessera {
 
-void ContextExchange::plan(Arena& arena, const Shard& shard, const Sizes& sizes) {
-  dcp_ = shard.dcp;
-  exchange_ = shard.exchange;
+void ContextExchange::plan(Arena& arena, Communicator* dcp, DcpExchange exchange, const Sizes& sizes) {
+  dcp_ = dcp;
+  exchange_ = exchange;
   sizes_ = sizes;
-  ranks_ = shard.dcp_ranks();
+  ranks_ = dcp->size();
   const std::int64_t key = sizes.heads * sizes.key_dim;
   received_queries_ = arena.take(sizes.dtype, ranks_ * sizes.tokens, key);
   queries_ = arena.take(sizes.dtype, sizes.tokens, ranks_ * key);
@@ -72,6 +77,37 @@ void ContextExchange::combine_by_reduce_scatter(Backend& backend, const Tensor& 
   backend.split_columns(part, outputs_in(sent_, tokens, output_bytes(tokens)));
   TS_CHECK(out.is_dense(), out.cols, out.stride);
   dcp_->reduce_scatter(sent_, out.data, sizes_.dtype, out.size());
+}
+
+MeasuredExchange measure_exchange(Backend& backend, Communicator& dcp, const ContextExchange::Sizes& sizes) {
+  using Clock = std::chrono::steady_clock;
+  const auto median_us = [&](DcpExchange way) {
+    ContextExchange exchange;
+    Tensor out;
+    std::size_t bytes = 0;
+    const Buffer storage = fill_arena(backend, bytes, [&](Arena& arena) {
+      exchange.plan(arena, &dcp, way, sizes);
+      out = arena.take(sizes.dtype, sizes.tokens, sizes.heads * sizes.value_dim);
+    });
+    std::array<double, 7> times{};
+    for (double& time : times) {
+      backend.synchronise();
+      dcp.barrier();
+      const auto begin = Clock::now();
+      exchange.combine(backend, out);
+      backend.synchronise();
+      time = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+    }
+    std::ranges::nth_element(times, times.begin() + times.size() / 2);
+    return times[times.size() / 2];
+  };
+  MeasuredExchange measured;
+  measured.all_to_all_us = median_us(DcpExchange::kAllToAll);
+  measured.reduce_scatter_us = median_us(DcpExchange::kReduceScatter);
+  dcp.broadcast(&measured.all_to_all_us, sizeof(double), 0);
+  dcp.broadcast(&measured.reduce_scatter_us, sizeof(double), 0);
+  if (measured.reduce_scatter_us < measured.all_to_all_us) measured.faster = DcpExchange::kReduceScatter;
+  return measured;
 }
 
 }  // namespace tessera

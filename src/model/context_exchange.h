@@ -24,7 +24,7 @@ class ContextExchange {
     std::int64_t value_dim = 0;
     DType dtype = DType::kF32;
   };
-  void plan(Arena& arena, const Shard& shard, const Sizes& sizes);
+  void plan(Arena& arena, Communicator* dcp, DcpExchange exchange, const Sizes& sizes);
 
   // q [tokens, heads * key_dim] of every rank: [tokens, ranks * heads * key_dim], in rank order.
   Tensor gather_queries(Backend& backend, const Tensor& q) const;
@@ -62,5 +62,14 @@ class ContextExchange {
   void* sent_ = nullptr;               // [ranks] messages
   void* received_ = nullptr;           // [ranks] messages
 };
+
+// Microseconds of each way to combine sizes.tokens rows, medians of several, as rank 0 saw them. Every rank
+// of the group must call it, and gets the same answer.
+struct MeasuredExchange {
+  DcpExchange faster = DcpExchange::kAllToAll;
+  double all_to_all_us = 0;
+  double reduce_scatter_us = 0;
+};
+MeasuredExchange measure_exchange(Backend& backend, Communicator& dcp, const ContextExchange::Sizes& sizes);
 
 }  // namespace tessera

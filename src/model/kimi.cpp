@@ -360,7 +360,7 @@ class Kimi final : public Decoder {
       scratch_.earlier = take(n, heads_ * mla.v_dim);
       scratch_.lse = arena.take(DType::kF32, n, heads_);
       scratch_.earlier_lse = arena.take(DType::kF32, n, heads_);
-      exchange_.plan(arena, shard_,
+      exchange_.plan(arena, shard_.dcp, shard_.exchange,
                      {.tokens = limits.decode_tokens,
                       .heads = heads_,
                       .key_dim = mla.kv_lora_rank + mla.rope_dim,
