@@ -109,9 +109,12 @@ PrepareContext make_prepare_context(const ServerOptions& options, const ServedMo
       std::make_shared<const ConstraintVocabulary>(*model.tokenizer, info.vocab, info.end_tokens);
   out.grammars = std::make_shared<GrammarCache>(out.vocabulary->trie);
   // The inside of strings, which all schemas share, is worked out before a request waits for it.
-  if (const auto any = out.grammars->of_schema(Json())) {
-    const std::shared_ptr<GrammarMatcher>& matcher = *any;
-    matcher->allowed(matcher->read(matcher->start(), "{\""));
+  for (const auto& [schema, text] :
+       {std::pair{Json(), "{\""}, std::pair{Json{{"type", "string"}, {"maxLength", 1000}}, "\""}}) {
+    if (const auto made = out.grammars->of_schema(schema)) {
+      const std::shared_ptr<GrammarMatcher>& matcher = *made;
+      matcher->allowed(matcher->read(matcher->start(), text));
+    }
   }
   std::size_t longest = std::max<std::size_t>(out.vocabulary->trie.depth(), 1);
   for (const ControlToken& token : model.tokenizer->control_tokens())

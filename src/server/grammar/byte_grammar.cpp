@@ -74,6 +74,11 @@ void ByteGrammar::call(Node from, Rule rule, Node to) {
   nodes[static_cast<std::size_t>(from)].calls.push_back({rule, to});
 }
 
+void ByteGrammar::call_counted(Node from, Rule rule, Bound bound, Node to) {
+  nodes[static_cast<std::size_t>(from)].calls.push_back({rule, to, static_cast<std::int32_t>(bounds.size())});
+  bounds.push_back(bound);
+}
+
 ByteGrammar::Node ByteGrammar::literal(Node from, std::string_view text) {
   for (const char c : text) {
     const Node next = add_node();

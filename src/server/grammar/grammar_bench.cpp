@@ -67,6 +67,12 @@ BENCHMARK_CAPTURE(first_mask, number, "{\"name\":\"\",\"tags\":[],\"n\":1", true
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(first_mask, bounded_string, "{\"name\":\"\",\"tags\":[],\"n\":1,\"code\":\"a", true)
     ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(first_mask, bounded_string_of_a_new_process,
+                  "{\"name\":\"\",\"tags\":[],\"n\":1,\"code\":\"a", false)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(first_mask, bounded_string_near_its_end,
+                  "{\"name\":\"\",\"tags\":[],\"n\":1,\"code\":\"aaaaaaaaaaaaaaaa", true)
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace tessera

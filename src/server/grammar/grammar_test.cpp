@@ -217,6 +217,50 @@ TEST(Matcher, MaskAgreesWithReadingAtAnyDepthAndWithASharedLibrary) {
   }
 }
 
+// Every count from the first character to the last, in the middle of characters and of escapes, alone and
+// beside alternatives that count otherwise or not at all.
+TEST(Matcher, MasksOfBoundedStringsAgreeWithReadingAtEveryCount) {
+  const TokenTrie trie({texts().begin(), texts().end()});
+  const auto library = std::make_shared<MaskLibrary>();
+  for (
+      const char* text :
+      {R"({"type":"string","minLength":3,"maxLength":9})", R"({"type":"string","minLength":4})",
+       R"({"type":"array","items":{"type":"string","maxLength":2}})",
+       R"({"anyOf":[{"type":"string","maxLength":4},{"type":"string","minLength":6,"maxLength":8},{"const":"namename1"}]})",
+       R"({"type":"object","properties":{"a":{"type":"string","maxLength":0},"b":{"type":"string","maxLength":1}}})"}) {
+    GrammarMatcher matcher(*compile_schema(schema(text)), trie, library);
+    for (const std::string& document :
+         {std::string("\"namename1\""), std::string("\"a\u00e9\U0001F999\\n\\u00e9\\ud83e\\udd99xyz\""),
+          std::string("[\"ab\",\"\",\"1\"]"), std::string("{\"a\":\"\",\"b\":\"x\"}"),
+          std::string("\"") + std::string(12, 'x')}) {
+      for (std::size_t cut = 0; cut <= document.size(); ++cut) {
+        const auto state = matcher.read(matcher.start(), document.substr(0, cut));
+        if (state == GrammarMatcher::kDead) break;
+        const auto mask = matcher.allowed(state);
+        for (std::size_t token = 0; token < texts().size(); ++token) {
+          ASSERT_EQ((((*mask)[token / 64] >> (token % 64)) & 1) != 0,
+                    matcher.read(state, texts()[token]) != GrammarMatcher::kDead)
+              << text << " after " << document.substr(0, cut) << " token " << texts()[token];
+        }
+      }
+    }
+  }
+}
+
+// What keeps a string of at most 100,000 characters from costing 100,000 masks.
+TEST(Matcher, FarFromItsBoundsACountSharesOneMask) {
+  Matcher m(schema(R"({"type":"string","minLength":2,"maxLength":100000})"));
+  const auto mask_after = [&](std::size_t length) {
+    return m.matcher->allowed(m.matcher->read(m.matcher->start(), "\"" + std::string(length, 'x'))).get();
+  };
+  EXPECT_EQ(mask_after(2), mask_after(50'000));
+  EXPECT_EQ(mask_after(2), mask_after(99'990));
+  EXPECT_NE(mask_after(1), mask_after(2));
+  EXPECT_NE(mask_after(99'999), mask_after(2));
+  EXPECT_FALSE(m.begins("\"" + std::string(100'001, 'x')));
+  EXPECT_TRUE(m.takes("\"" + std::string(100'000, 'x') + "\""));
+}
+
 TEST(MaskLibrary, ForgetsInsteadOfGrowing) {
   MaskLibrary library;
   for (int i = 0; i < 1'000; ++i) library.keep(std::to_string(i), std::make_shared<const LocalMask>());

@@ -1,6 +1,7 @@
 #include "server/grammar/json_rules.h"
 
 #include <array>
+#include <functional>
 
 namespace tessera {
 namespace {
@@ -66,6 +67,23 @@ Node integer_part(ByteGrammar& g, Node from) {
   return end;
 }
 
+// Items between brackets, with commas between them and blanks where JSON takes them. `item` adds what reads
+// one.
+void separated_list(ByteGrammar& g, ByteGrammar::RuleEnds ends, std::string_view brackets, Rule blank,
+                    const std::function<void(Node from, Node to)>& item) {
+  const Node inside = g.add_node();
+  g.call(g.literal(ends.start, brackets.substr(0, 1)), blank, inside);
+  const Node after = g.add_node();
+  item(inside, after);
+  const Node again = g.add_node();
+  g.call(g.literal(after, ","), blank, again);
+  item(again, after);
+  const Node closing = g.add_node();
+  g.call(after, blank, closing);
+  const auto close = static_cast<std::uint8_t>(brackets[1]);
+  for (const Node node : {inside, closing}) g.bytes(node, close, close, ends.end);
+}
+
 }  // namespace
 
 void add_plain_character(ByteGrammar& g, Node from, Node to) {
@@ -108,11 +126,12 @@ JsonRules add_json_rules(ByteGrammar& g) {
       g.free(at, end);
     }
   }
-  rules.character = g.add_rule();
+  rules.string_body = g.add_rule();
   {
-    const auto [start, end] = between(rules.character);
-    add_plain_character(g, start, end);
-    add_escape(g, start, end);
+    const auto [start, end] = between(rules.string_body);
+    add_plain_character(g, start, start);
+    add_escape(g, start, start);
+    g.bytes(start, '"', '"', end);
   }
   rules.string = g.add_rule();
   {
@@ -147,36 +166,15 @@ JsonRules add_json_rules(ByteGrammar& g) {
     for (const Rule rule : {rules.string, rules.number, rules.object, rules.array}) g.call(start, rule, end);
     for (const char* word : {"true", "false", "null"}) g.free(g.literal(start, word), end);
   }
-  {
-    const auto [start, end] = between(rules.array);
-    const Node inside = g.add_node();
-    g.call(g.literal(start, "["), rules.blank, inside);
-    const Node after = g.add_node();
-    g.call(inside, rules.value, after);
-    const Node again = g.add_node();
-    g.call(g.literal(after, ","), rules.blank, again);
-    g.call(again, rules.value, after);
-    const Node closing = g.add_node();
-    g.call(after, rules.blank, closing);
-    for (const Node node : {inside, closing}) g.bytes(node, ']', ']', end);
-  }
-  {
-    const auto [start, end] = between(rules.object);
-    const Node inside = g.add_node();
-    g.call(g.literal(start, "{"), rules.blank, inside);
+  separated_list(g, between(rules.array), "[]", rules.blank,
+                 [&](Node from, Node to) { g.call(from, rules.value, to); });
+  separated_list(g, between(rules.object), "{}", rules.blank, [&](Node from, Node to) {
     const Node key = g.add_node();
-    g.call(inside, rules.string, key);
+    g.call(from, rules.string, key);
     const Node value = g.add_node();
     g.call(g.literal(key, ":"), rules.blank, value);
-    const Node after = g.add_node();
-    g.call(value, rules.value, after);
-    const Node again = g.add_node();
-    g.call(g.literal(after, ","), rules.blank, again);
-    g.call(again, rules.string, key);
-    const Node closing = g.add_node();
-    g.call(after, rules.blank, closing);
-    for (const Node node : {inside, closing}) g.bytes(node, '}', '}', end);
-  }
+    g.call(value, rules.value, to);
+  });
   return rules;
 }
 

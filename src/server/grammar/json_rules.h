@@ -11,8 +11,8 @@ inline constexpr int kMostIntegerDigits = 18;   // fits 64 bits
 inline constexpr int kMostFractionDigits = 17;  // all that a double can tell apart
 
 struct JsonRules {
-  ByteGrammar::Rule blank;      // nothing, one space, or a line break and its indent
-  ByteGrammar::Rule character;  // one code point inside a string, escaped or not
+  ByteGrammar::Rule blank;        // nothing, one space, or a line break and its indent
+  ByteGrammar::Rule string_body;  // from behind the opening quote to the closing one; an item is a code point
   ByteGrammar::Rule string;
   ByteGrammar::Rule integer;
   ByteGrammar::Rule number;

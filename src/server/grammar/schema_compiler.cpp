@@ -16,8 +16,9 @@ using Node = ByteGrammar::Node;
 using Rule = ByteGrammar::Rule;
 
 constexpr std::size_t kMostNodes = 300'000;
-constexpr std::size_t kMostRules = 2'000;      // defect() looks at each several times
-constexpr std::int64_t kMostRepeats = 10'000;  // minItems, maxItems, minLength, maxLength
+constexpr std::size_t kMostRules = 2'000;        // defect() looks at each several times
+constexpr std::int64_t kMostRepeats = 10'000;    // minItems, maxItems: each is a part of the grammar
+constexpr std::int64_t kMostLength = 1'000'000;  // minLength, maxLength
 constexpr int kMostDepth = 64;
 
 constexpr std::array<std::string_view, 15> kAnnotations = {
@@ -234,15 +235,15 @@ class Compiler {
     std::int64_t least = 0;
     std::optional<std::int64_t> most;
   };
-  Result<Bounds> bounds(const Json& schema, const char* least, const char* most, const std::string& path) {
+  Result<Bounds> bounds(const Json& schema, const char* least, const char* most, std::int64_t limit,
+                        const std::string& path) {
     Bounds out;
     for (const char* key : {least, most}) {
       if (!schema.contains(key)) continue;
       const Json& value = schema[key];
-      if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
-          value.get<std::int64_t>() > kMostRepeats) {
+      if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > limit) {
         return refuse(path + "/" + key, std::string("'") + key + "' must be an integer from 0 to " +
-                                            std::to_string(kMostRepeats) + ".");
+                                            std::to_string(limit) + ".");
       }
       (key == least ? out.least : out.most.emplace()) = value.get<std::int64_t>();
     }
@@ -255,24 +256,16 @@ class Compiler {
 
   Result<Node> add_string(const Json& schema, Node from, const std::string& path) {
     if (!schema.contains("minLength") && !schema.contains("maxLength")) return call(from, json_.string);
-    TS_TRY(const Bounds limit, bounds(schema, "minLength", "maxLength", path));
-    Node at = grammar_.literal(from, "\"");
-    const Node closing = grammar_.add_node();
-    for (std::int64_t i = 0; i < limit.least; ++i) at = call(at, json_.character);
-    grammar_.free(at, closing);
-    if (!limit.most) {
-      grammar_.call(at, json_.character, at);
-    } else {
-      for (std::int64_t i = limit.least; i < *limit.most; ++i) {
-        at = call(at, json_.character);
-        grammar_.free(at, closing);
-      }
-    }
-    return grammar_.literal(closing, "\"");
+    TS_TRY(const Bounds limit, bounds(schema, "minLength", "maxLength", kMostLength, path));
+    const ByteGrammar::Bound bound{static_cast<std::int32_t>(limit.least),
+                                   static_cast<std::int32_t>(limit.most.value_or(ByteGrammar::kNoMost))};
+    const Node to = grammar_.add_node();
+    grammar_.call_counted(grammar_.literal(from, "\""), json_.string_body, bound, to);
+    return to;
   }
 
   Result<Node> add_array(const Json& schema, Node from, const std::string& path) {
-    TS_TRY(const Bounds limit, bounds(schema, "minItems", "maxItems", path));
+    TS_TRY(const Bounds limit, bounds(schema, "minItems", "maxItems", kMostRepeats, path));
     Rule item = json_.value;
     if (schema.contains("items")) {
       TS_TRY(item, rule_of(schema["items"], path + "/items"));
