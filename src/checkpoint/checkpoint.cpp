@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include <cstring>
+#include <set>
 
 #include "base/check.h"
 
@@ -90,21 +91,22 @@ std::vector<std::int64_t> Checkpoint::token_map(std::string_view name) const {
   return values;
 }
 
-void Checkpoint::read_ahead(std::string_view name) const {
-  if (zeros_.data() != nullptr) return;
-  const Spans spans = spans_of(bound(name));
-  read_pages(spans.data);
-  read_pages(spans.scale);
+std::vector<std::span<const std::byte>> Checkpoint::weight_bytes() const {
+  std::vector<std::span<const std::byte>> out;
+  if (zeros_.data() != nullptr) return out;
+  std::set<const std::byte*> copies;  // in memory already
+  for (const auto& copy : binding_.realigned) copies.insert(copy.get());
+  for (const BoundParameter& parameter : binding_.parameters) {
+    const Spans spans = spans_of(parameter);
+    for (const auto& bytes : {spans.data, spans.scale}) {
+      if (!bytes.empty() && !copies.contains(bytes.data())) out.push_back(bytes);
+    }
+  }
+  return out;
 }
 
-void Checkpoint::drop(std::string_view name) const {
-  if (zeros_.data() != nullptr) return;
-  const Spans spans = spans_of(bound(name));
-  for (const auto& copy : binding_.realigned) {
-    if (copy.get() == spans.data.data() || copy.get() == spans.scale.data()) return;  // memory, not a file
-  }
-  drop_pages(spans.data);
-  drop_pages(spans.scale);
+void Checkpoint::drop_pages() const {
+  for (const auto& bytes : weight_bytes()) tessera::drop_pages(bytes);
 }
 
 std::int64_t Checkpoint::stored_bytes(std::string_view name) const { return bound(name).bytes; }

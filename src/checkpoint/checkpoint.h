@@ -49,10 +49,10 @@ class Checkpoint {
   std::vector<float> vector(std::string_view name) const;            // norms and biases, widened to f32
   std::vector<std::int64_t> token_map(std::string_view name) const;  // "d2t"; "t2d" as 0 and 1
 
-  // Hints to the operating system. read_ahead brings a parameter's bytes into memory and returns when they
-  // are there; drop gives back the pages (the next access would read them again).
-  void read_ahead(std::string_view name) const;
-  void drop(std::string_view name) const;
+  // What lies in files, in about the order in which a loader asks for it: for ReadAhead. An outline has none.
+  std::vector<std::span<const std::byte>> weight_bytes() const;
+  // Gives the files' pages back after loading; the next access would read them again.
+  void drop_pages() const;
   std::int64_t stored_bytes(std::string_view name) const;  // data and scales, for progress
   ModuleClass module_class(std::string_view name) const { return bound(name).parameter.module_class; }
 

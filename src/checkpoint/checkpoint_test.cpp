@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
+#include "checkpoint/read_ahead.h"
 #include "checkpoint/synthetic_checkpoint.h"
 
 namespace tessera {
@@ -208,8 +210,7 @@ TEST(CheckpointFolder, UnpaddedHeadersAreReadThroughCopies) {
               all_values(straight->matrix("model.layers.1.mlp.experts.0.up_proj")));
     const HostMatrix head = odd->matrix("lm_head");
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(head.data) % 2, 0u);
-    odd->read_ahead("lm_head");
-    odd->drop("lm_head");
+    odd->drop_pages();  // copies are no pages of a file
     EXPECT_EQ(all_values(odd->matrix("lm_head")), all_values(straight->matrix("lm_head")));
   }
 }
@@ -219,9 +220,30 @@ TEST(CheckpointFolder, DroppedPagesReadBackTheSame) {
   ASSERT_TRUE(checkpoint) << checkpoint.error().message();
   const std::string name = "model.layers.0.mlp.gate_proj";
   const auto before = all_values(checkpoint->matrix(name));
-  checkpoint->read_ahead(name);
-  checkpoint->drop(name);
+  checkpoint->drop_pages();
   EXPECT_EQ(all_values(checkpoint->matrix(name)), before);
+}
+
+TEST(CheckpointFolder, WeightBytesAreEveryUsedByteOnce) {
+  const auto checkpoint = open(small_model(fp8_except_head));
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message();
+  std::int64_t sum = 0;
+  std::map<const std::byte*, std::size_t> parts;
+  for (const auto& bytes : checkpoint->weight_bytes()) {
+    sum += static_cast<std::int64_t>(bytes.size());
+    parts.emplace(bytes.data(), bytes.size());
+  }
+  EXPECT_EQ(sum, checkpoint->total_bytes());
+  const std::byte* end = nullptr;
+  for (const auto& [begin, size] : parts) {
+    EXPECT_GE(begin, end);
+    end = begin + size;
+  }
+  {
+    ReadAhead ahead(checkpoint->weight_bytes(), 1);
+    ahead.consumed(sum);
+  }
+  EXPECT_TRUE(checkpoint->outline()->weight_bytes().empty());
 }
 
 // --- names

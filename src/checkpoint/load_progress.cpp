@@ -45,7 +45,7 @@ double LoadProgress::fraction() const {
 }
 
 std::string LoadProgress::line() const {
-  const std::int64_t done = done_bytes();
+  const std::int64_t done = std::min(done_bytes(), options_.total_bytes);  // ranks may share bytes
   const double elapsed = seconds(options_.clock() - start_);
   const double rate = elapsed > 0 ? gigabytes(done) / elapsed : 0;  // GB/s
   char text[200];

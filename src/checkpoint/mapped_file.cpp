@@ -91,11 +91,16 @@ void advise_sequential(std::span<const std::byte> bytes) {
   if (range.bytes > 0) (void)::madvise(range.start, range.bytes, MADV_SEQUENTIAL);
 }
 
+void start_reading(std::span<const std::byte> bytes) {
+  const PageRange range = outer_pages(bytes);
+  if (range.bytes > 0) (void)::madvise(range.start, range.bytes, MADV_WILLNEED);
+}
+
 void read_pages(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto piece = bytes.first(std::min(bytes.size(), kReadPiece));
+    start_reading(piece);
     const PageRange range = outer_pages(piece);
-    (void)::madvise(range.start, range.bytes, MADV_WILLNEED);  // starts all of the reading
     if (::madvise(range.start, range.bytes, MADV_POPULATE_READ) != 0) {
       for (std::size_t i = 0; i < piece.size(); i += kPage) {  // an older kernel: touch page by page
         (void)*static_cast<const volatile std::byte*>(piece.data() + i);
