@@ -46,6 +46,37 @@ std::vector<std::vector<float>> golden_tensor(const std::string& name) {
   return {};
 }
 
+GoldenDraft golden_draft(const std::string& draft, const std::string& prompt) {
+  std::ifstream in(source_path("tests/golden/golden.json"));
+  const nlohmann::json all = nlohmann::json::parse(in);
+  const auto& one = all.at("draft." + prompt);
+  GoldenDraft golden{.next_token = one.at("next_token").get<std::int32_t>(),
+                     .target_after = one.at("target_greedy_after").get<std::vector<std::int32_t>>(),
+                     .tokens = one.at(draft).get<std::vector<std::int32_t>>(),
+                     .logits = golden_tensor(draft + "." + prompt + ".logits"),
+                     .aux = {}};
+  if (prompt == "chat") {
+    golden.aux = golden_tensor("chat.aux");
+    return golden;
+  }
+  for (const char* stream : {"1", "3", "5"}) {
+    const auto rows = golden_tensor(prompt + ".hidden." + stream);
+    golden.aux.resize(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      golden.aux[i].insert(golden.aux[i].end(), rows[i].begin(), rows[i].end());
+    }
+  }
+  return golden;
+}
+
+GoldenPrompt golden_prompt(const std::string& name) {
+  for (GoldenPrompt& prompt : golden_prompts()) {
+    if (prompt.name == name) return std::move(prompt);
+  }
+  TS_CHECK(false, name);
+  return {};
+}
+
 std::vector<GoldenPrompt> golden_prompts() {
   std::ifstream in(source_path("tests/golden/golden.json"));
   const nlohmann::json all = nlohmann::json::parse(in);

@@ -1,0 +1,94 @@
+#include "speculative/drafting.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "backend/uniform_draw.h"
+#include "base/check.h"
+#include "speculative/draft_draw.h"
+
+namespace tessera {
+
+void sort_by_drafts(std::vector<Drafting>& drafting) {
+  std::ranges::stable_sort(drafting, std::ranges::greater(), &Drafting::drafts);
+}
+
+std::int32_t still_drafting(std::span<const Drafting> drafting, std::int32_t drafts) {
+  return static_cast<std::int32_t>(
+      std::ranges::count_if(drafting, [&](const Drafting& d) { return d.drafts > drafts; }));
+}
+
+std::int32_t rows_within(const ProposerWork& work, std::int32_t block_size, std::int64_t positions) {
+  const std::int64_t rows = static_cast<std::int64_t>(work.block_table.size()) * block_size;
+  return static_cast<std::int32_t>(std::min(rows, positions));
+}
+
+TokenChoice::TokenChoice(Backend& backend, std::int32_t most_rows, bool draws)
+    : backend_(backend), draws_(draws) {
+  const auto count = static_cast<std::size_t>(most_rows);
+  rows_.reserve(count);
+  tokens_.reserve(count);
+  device_rows_ = backend.allocate(count * sizeof(std::int32_t));
+  device_tokens_ = backend.allocate(count * sizeof(std::int32_t));
+}
+
+const std::int32_t* TokenChoice::on_device(std::span<const std::int32_t> rows) {
+  auto* device = static_cast<std::int32_t*>(device_rows_.get());
+  backend_.copy_to_device(device, rows.data(), rows.size() * sizeof(std::int32_t));
+  return device;
+}
+
+void TokenChoice::choose(LogitSource& source, std::span<const ProposerWork> work, std::int32_t index,
+                         std::int32_t ahead, std::vector<Drafting>& drafting, std::span<Proposal> proposals) {
+  const std::span active(drafting.data(), static_cast<std::size_t>(still_drafting(drafting, index)));
+  if (active.empty()) return;
+  rows_.clear();
+  for (const Drafting& d : active) rows_.push_back(d.row + ahead);
+  const std::int32_t* device_rows = on_device(rows_);
+  const auto count = static_cast<std::int64_t>(rows_.size());
+  tokens_.resize(rows_.size());
+  if (draws_) {
+    const Tensor logits = source.logits(device_rows, count);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const auto at = static_cast<std::size_t>(active[i].work);
+      tokens_[i] = draw(source, logits, i, work[at], index, proposals[at]);
+    }
+  } else {
+    auto* device_tokens = static_cast<std::int32_t*>(device_tokens_.get());
+    source.argmax(device_rows, count, device_tokens);
+    backend_.copy_to_host(tokens_.data(), device_tokens, tokens_.size() * sizeof(std::int32_t));
+    backend_.synchronise();
+  }
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    if (tokens_[i] < 0) {
+      active[i].drafts = index;
+    } else {
+      proposals[static_cast<std::size_t>(active[i].work)].tokens.push_back(tokens_[i]);
+    }
+  }
+  sort_by_drafts(drafting);
+}
+
+std::int32_t TokenChoice::draw(LogitSource& source, const Tensor& logits, std::size_t row,
+                               const ProposerWork& work, std::int32_t index, Proposal& proposal) {
+  logits_.resize(static_cast<std::size_t>(logits.cols));
+  backend_.copy_to_host(logits_.data(), logits.row_range(static_cast<std::int64_t>(row), 1).data,
+                        logits_.size() * sizeof(float));
+  backend_.synchronise();
+  std::int32_t entry = -1;
+  if (work.temperature > 0) {
+    const std::size_t before = proposal.probs.size();
+    const std::uint64_t number = work.draw + static_cast<std::uint64_t>(index);
+    proposal.probs.resize(before + logits_.size());
+    entry = draw_draft(logits_, work.temperature, uniform_draw(work.seed, number, DrawFor::kDraft),
+                       std::span(proposal.probs).subspan(before));
+    if (entry < 0) proposal.probs.resize(before);
+  } else if (std::ranges::none_of(logits_, [](float x) { return std::isnan(x); })) {
+    entry = static_cast<std::int32_t>(std::ranges::max_element(logits_) - logits_.begin());
+  }
+  const std::span<const std::int32_t> ids = source.token_ids();
+  return entry < 0 || ids.empty() ? entry : ids[static_cast<std::size_t>(entry)];
+}
+
+}  // namespace tessera
