@@ -54,8 +54,10 @@ class DFlash final : public DraftFrame {
   // Keys and values of the block lie where the next step's context will be written.
   void advance(const DraftRows& rows, std::span<const KvLayer> kv) override {
     const std::int64_t n = rows.attention.tokens;
-    const ForwardBatch batch{
-        .tokens = rows.attention.tokens, .ids = rows.ids, .decode = rows.attention, .prefill = {}};
+    ForwardBatch batch;
+    batch.tokens = rows.attention.tokens;
+    batch.ids = rows.ids;
+    batch.decode = rows.attention;
     const Tensor stream = stream_.row_range(0, n);
     const Tensor normed = normed_.row_range(0, n);
     const Tensor delta = delta_.row_range(0, n);

@@ -52,7 +52,11 @@ class Eagle3 final : public DraftFrame {
     const Tensor& fed_back = config_.draft->norm_output ? normed_ : stream_;
     backend_.gather_rows(fed_back.row_range(0, pass_rows_), rows.from, picked);
     backend_.copy(picked, stream_.row_range(0, n));
-    run({.tokens = rows.attention.tokens, .ids = rows.ids, .decode = rows.attention, .prefill = {}}, kv);
+    ForwardBatch batch;
+    batch.tokens = rows.attention.tokens;
+    batch.ids = rows.ids;
+    batch.decode = rows.attention;
+    run(batch, kv);
   }
 
  private:
