@@ -1,0 +1,54 @@
+// Attention as the back-end runs it: picks the form, cuts batches to what a launch can take, owns the
+// scratch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/attention.h"
+#include "backend/cuda/growing_scratch.h"
+#include "backend/cuda/mla_decode.h"
+#include "backend/cuda/mla_prefill.h"
+
+namespace tessera::cuda {
+
+class AttentionRunner {
+ public:
+  AttentionRunner(cudaStream_t stream, const DeviceTraits& traits, bool batch_invariant)
+      : stream_(stream), traits_(traits), batch_invariant_(batch_invariant) {}
+
+  void mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
+                  const KvLayer& kv, const Tensor& out, const Tensor& lse);
+  void mla_prefill(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
+                   const KvLayer& kv, const WeightStack& k_up, const WeightStack& v_up, const Tensor& out,
+                   const Tensor& lse);
+  void reserve(const Backend::Limits& limits, DType dtype);
+  std::size_t scratch_bytes() const {
+    return workspace_.capacity() + tables_.capacity() + lse_.capacity() + chunk_.capacity() +
+           pieces_.capacity();
+  }
+
+ private:
+  MlaDecodeShape decode_shape(const AttentionBatch& batch, std::int64_t heads, KvFormat format) const;
+  void decode_uniform(const MlaDecodeShape& shape, const MlaDecodeWork& work);
+  PrefillPlan plan(const AttentionBatch& batch, std::int32_t chunk_rows);
+  std::byte* pinned(std::size_t bytes);
+  // Where log-sum-exps go when the caller does not want them.
+  Tensor lse_or_scratch(const Tensor& lse, std::int64_t tokens, std::int64_t heads);
+
+  cudaStream_t stream_;
+  DeviceTraits traits_;
+  bool batch_invariant_;
+  GrowingScratch workspace_;  // of mla_decode
+  GrowingScratch tables_;     // block tables, one row a token
+  GrowingScratch lse_;
+  GrowingScratch chunk_;   // expanded latents, keys and values
+  GrowingScratch pieces_;  // PrefillPiece
+  Owned<std::byte*, cudaFreeHost> pinned_;
+  std::size_t pinned_bytes_ = 0;
+};
+
+}  // namespace tessera::cuda

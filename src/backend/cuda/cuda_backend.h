@@ -1,0 +1,30 @@
+// The back-end for NVIDIA GPUs: sm_80 and newer.
+//
+//   const auto backend = make_cuda_backend({.device = 0});
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/backend.h"
+#include "base/result.h"
+
+namespace tessera {
+
+struct CudaOptions {
+  int device = 0;
+  // f32 activations and f32 rows, in plain loops: slow, for comparing with references. Else bf16 with sums in
+  // f32.
+  bool exact = false;
+  // Only forms whose sums run in one order whatever else is in the batch. mla_prefill is not among them; the
+  // engine's batch-invariant mode does not use it.
+  bool batch_invariant = false;
+};
+
+// GPUs that can be used; 0 without a driver.
+int cuda_device_count();
+
+// Fails where there is no such device, no driver, or one too old.
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
+
+}  // namespace tessera

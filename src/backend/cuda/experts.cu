@@ -1,0 +1,207 @@
+#include <algorithm>
+
+#include "backend/cuda/activation.cuh"
+#include "backend/cuda/device.h"
+#include "backend/cuda/experts.h"
+#include "backend/cuda/row_ops.h"
+#include "base/check.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int kSortThreads = 1024;
+static_assert(kMostExperts <= kSortThreads, "one thread an expert");
+
+__device__ int block_scan(int value, int* warp_sums, int& total) {  // exclusive, over 1024 threads
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  int sum = value;
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(0xffffffffU, sum, step);
+    if (lane >= step) sum += other;
+  }
+  __syncthreads();
+  if (lane == 31) warp_sums[warp] = sum;
+  __syncthreads();
+  int before = 0;
+  total = 0;
+  for (int w = 0; w < kSortThreads / 32; ++w) {
+    if (w < warp) before += warp_sums[w];
+    total += warp_sums[w];
+  }
+  return before + sum - value;
+}
+
+// Sorts (token, choice) pairs by expert and cuts each expert's list into items of at most item_rows. One
+// block. The order inside an expert is left to chance: no result depends on a row's place.
+__global__ void __launch_bounds__(kSortThreads)
+    sort_kernel(Rows<const std::int32_t> ids, int tokens, int top_k, int first_expert, int experts,
+                int item_rows, ExpertScratch s) {
+  __shared__ int count[kMostExperts];
+  __shared__ int cursor[kMostExperts];
+  __shared__ int warp_sums[kSortThreads / 32];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int pairs = tokens * top_k;
+  if (thread < experts) count[thread] = 0;
+  __syncthreads();
+  const auto expert_of = [&](int pair) { return ids.row(pair / top_k)[pair % top_k] - first_expert; };
+  for (int pair = thread; pair < pairs; pair += kSortThreads) {
+    const int e = expert_of(pair);
+    if (e >= 0 && e < experts) atomicAdd(&count[e], 1);
+  }
+  __syncthreads();
+  const int here = thread < experts ? count[thread] : 0;
+  int total = 0;
+  const int start = block_scan(here, warp_sums, total);
+  if (thread < experts) cursor[thread] = start;
+  int items = 0;
+  int item = block_scan((here + item_rows - 1) / item_rows, warp_sums, items);
+  for (int first = 0; first < here; first += item_rows) {
+    s.items[item++] = {thread, start + first, min(item_rows, here - first)};
+  }
+  if (thread == 0) *s.item_count = items;
+  __syncthreads();
+  for (int pair = thread; pair < pairs; pair += kSortThreads) {
+    const int e = expert_of(pair);
+    int place = -1;
+    if (e >= 0 && e < experts) {
+      place = atomicAdd(&cursor[e], 1);
+      s.pair_row[place] = pair / top_k;
+    }
+    s.pair_place[pair] = place;
+  }
+}
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void combine_kernel(const T* parts, const std::int32_t* place, Rows<const float> weights,
+                               int top_k, Rows<T> out, std::int64_t cols) {
+  const std::int64_t token = blockIdx.y;
+  const std::int64_t col = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (col >= cols) return;
+  float sum = 0;
+  for (int k = 0; k < top_k; ++k) {
+    const std::int64_t at = place[token * top_k + k];
+    if (at >= 0) sum += weights.row(token)[k] * widen(parts[at * cols + col]);
+  }
+  out.row(token)[col] = narrow<T>(sum);
+}
+
+std::int64_t item_limit(std::int64_t pairs, std::int64_t experts, std::int64_t item_rows) {
+  // Every expert may end in an item that is not full.
+  return std::min(pairs, pairs / item_rows + std::min(experts, pairs));
+}
+
+// Tokens an expert gets on average from which tensor cores, not memory, are the bound.
+constexpr std::int64_t kManyFrom = 16;
+
+void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, bool batch_invariant,
+               cudaStream_t stream) {
+  const DType dtype = call.x.dtype;
+  const std::int64_t tokens = call.x.rows;
+  const std::int64_t top_k = call.ids.cols;
+  const std::int64_t pairs = tokens * top_k;
+  const std::int64_t width = call.down.in;
+  const std::int64_t experts = call.gate_up.count;
+  const ExpertScratch s(memory, bytes,
+                        {.tokens = tokens, .top_k = top_k, .width = width, .hidden = call.down.out}, dtype);
+  Product gate_up{.weight = call.gate_up,
+                  .x = call.x.data,
+                  .x_stride = call.x.stride,
+                  .y = s.hidden,
+                  .y_stride = width,
+                  .x_dtype = dtype,
+                  .y_dtype = dtype,
+                  .gated = true,
+                  .items = s.items,
+                  .item_count = s.item_count,
+                  .x_rows = s.pair_row};
+  Product down{.weight = call.down,
+               .x = s.hidden,
+               .x_stride = width,
+               .y = s.parts,
+               .y_stride = call.down.out,
+               .x_dtype = dtype,
+               .y_dtype = dtype,
+               .items = s.items,
+               .item_count = s.item_count};
+  const bool tile = can_tile(gate_up) && can_tile(down);
+  const bool many = tile && !batch_invariant && pairs >= kManyFrom * experts;
+  const int few_rows = tokens <= 8 ? 8 : tokens <= 64 ? 16 : 32;
+  const int item_rows = many ? kManyRows : tile ? few_rows : kManyRows;
+  gate_up.item_limit = down.item_limit = static_cast<std::int32_t>(item_limit(pairs, experts, item_rows));
+  sort_kernel<<<1, kSortThreads, 0, stream>>>(rows_of<const std::int32_t>(call.ids), static_cast<int>(tokens),
+                                              static_cast<int>(top_k), static_cast<int>(call.first_expert),
+                                              static_cast<int>(experts), item_rows, s);
+  TS_CUDA(cudaGetLastError());
+  if (many) {
+    launch_product_many(gate_up, stream);
+    launch_product_many(down, stream);
+  } else if (tile) {
+    launch_product_few(gate_up, few_rows, stream);
+    launch_product_few(down, few_rows, stream);
+  } else {
+    gate_up.gated = false;
+    gate_up.y = s.gate_up;
+    gate_up.y_stride = 2 * width;
+    launch_product_any(gate_up, stream);
+    launch_silu_mul(Tensor::dense(s.gate_up, dtype, pairs, 2 * width),
+                    Tensor::dense(s.hidden, dtype, pairs, width), stream);
+    launch_product_any(down, stream);
+  }
+  with_activation(dtype, [&]<class T>(T) {
+    const dim3 grid(grid_of(call.out.cols, kThreads), static_cast<unsigned>(tokens));
+    combine_kernel<T><<<grid, kThreads, 0, stream>>>(
+        static_cast<const T*>(s.parts), s.pair_place, rows_of<const float>(call.weights),
+        static_cast<int>(top_k), rows_of<T>(call.out), call.out.cols);
+    TS_CUDA(cudaGetLastError());
+  });
+}
+
+}  // namespace
+
+std::size_t ExpertScratch::lay_out(std::byte* memory, const ExpertLimits& limits) {
+  const std::int64_t tokens = std::min(limits.tokens, kSlice);
+  const std::int64_t pairs = tokens * limits.top_k;
+  const std::int64_t size = bytes_of(dtype_);
+  std::size_t used = 0;
+  const auto take = [&](auto*& pointer, std::int64_t bytes) {
+    using P = std::remove_reference_t<decltype(pointer)>;
+    pointer = reinterpret_cast<P>(memory + used);
+    used += static_cast<std::size_t>((bytes + 255) / 256 * 256);
+  };
+  take(pair_row, pairs * 4);
+  take(pair_place, pairs * 4);
+  take(items, pairs * static_cast<std::int64_t>(sizeof(ProductItem)));
+  take(item_count, 4);
+  take(gate_up, pairs * 2 * limits.width * size);
+  take(hidden, pairs * limits.width * size);
+  take(parts, pairs * limits.hidden * size);
+  return used;
+}
+
+std::size_t ExpertScratch::bytes(const ExpertLimits& limits, DType dtype) {
+  return ExpertScratch(dtype).lay_out(nullptr, limits);
+}
+
+ExpertScratch::ExpertScratch(void* memory, std::size_t bytes, const ExpertLimits& limits, DType dtype)
+    : dtype_(dtype) {
+  const std::size_t needed = lay_out(static_cast<std::byte*>(memory), limits);
+  TS_CHECK(needed <= bytes, needed, bytes, limits.tokens, limits.top_k, limits.width, limits.hidden);
+}
+
+void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes, bool batch_invariant,
+                 cudaStream_t stream) {
+  for (std::int64_t first = 0; first < call.x.rows; first += ExpertScratch::kSlice) {
+    const std::int64_t count = std::min(ExpertScratch::kSlice, call.x.rows - first);
+    ExpertCall slice = call;
+    slice.x = call.x.row_range(first, count);
+    slice.ids = call.ids.row_range(first, count);
+    slice.weights = call.weights.row_range(first, count);
+    slice.out = call.out.row_range(first, count);
+    run_slice(slice, scratch, scratch_bytes, batch_invariant, stream);
+  }
+}
+
+}  // namespace tessera::cuda

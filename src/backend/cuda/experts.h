@@ -1,0 +1,59 @@
+// Mixture of experts: choosing them, sorting tokens by expert, running them, adding up.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/product.h"
+
+namespace tessera::cuda {
+
+inline constexpr std::int64_t kMostExperts = 1024;
+
+// ids i32 and weights f32 [tokens, top_k].
+void launch_route_experts(const Tensor& logits, const float* bias, const RoutingRule& rule, const Tensor& ids,
+                          const Tensor& weights, cudaStream_t stream);
+
+struct ExpertLimits {
+  std::int64_t tokens = 0;  // of a slice
+  std::int64_t top_k = 0;
+  std::int64_t width = 0;   // of an expert: half of gate_up
+  std::int64_t hidden = 0;  // columns of down's result
+};
+
+// Scratch of one call, laid out over memory that the caller owns.
+class ExpertScratch {
+ public:
+  // A slice of tokens runs at a time, so that partial results of a long prompt stay of bounded size.
+  static constexpr std::int64_t kSlice = 4096;
+  static std::size_t bytes(const ExpertLimits& limits, DType dtype);
+  ExpertScratch(void* memory, std::size_t bytes, const ExpertLimits& limits, DType dtype);
+
+  std::int32_t* pair_row = nullptr;    // [pairs] token of each sorted pair
+  std::int32_t* pair_place = nullptr;  // [tokens, top_k] where a pair was sorted to; -1: not on this rank
+  ProductItem* items = nullptr;        // [item limit]
+  std::int32_t* item_count = nullptr;  // [1]
+  void* gate_up = nullptr;             // [pairs, 2 * width], only of shapes that cannot be fused
+  void* hidden = nullptr;              // [pairs, width]
+  void* parts = nullptr;               // [pairs, hidden]
+
+ private:
+  explicit ExpertScratch(DType dtype) : dtype_(dtype) {}
+  std::size_t lay_out(std::byte* memory, const ExpertLimits& limits);
+  DType dtype_;
+};
+
+struct ExpertCall {
+  Tensor x, ids, weights;
+  std::int64_t first_expert = 0;
+  TiledWeight gate_up, down;
+  Tensor out;
+};
+// batch_invariant: always the form whose sums do not depend on the number of tokens.
+void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes, bool batch_invariant,
+                 cudaStream_t stream);
+
+}  // namespace tessera::cuda

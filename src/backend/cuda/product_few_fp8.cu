@@ -1,0 +1,9 @@
+#include "backend/cuda/product_few.cuh"
+
+namespace tessera::cuda {
+
+void launch_few_fp8(const Product& product, int x_tile, cudaStream_t stream) {
+  launch_few_of<WeightFormat::kFp8Block128>(product, x_tile, stream);
+}
+
+}  // namespace tessera::cuda

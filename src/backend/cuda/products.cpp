@@ -1,0 +1,47 @@
+#include "backend/cuda/products.h"
+
+#include <algorithm>
+
+namespace tessera::cuda {
+namespace {
+
+// Rows of x from which the many-row form may be the faster one.
+constexpr std::int64_t kFewRows = 32;
+
+// Matrices whose rows need no padding lie one after the other: with one input for all and outputs side by
+// side they are one tall matrix.
+TiledWeight as_one(const TiledWeight& w, std::int64_t x_head_stride, std::int64_t out_head_stride) {
+  if (w.count == 1 || x_head_stride != 0 || out_head_stride != w.out || w.out % kRowPadding != 0) return w;
+  TiledWeight one = w;
+  one.count = 1;
+  one.out = w.out * w.count;
+  return one;
+}
+
+}  // namespace
+
+void run_linear_heads(const Tensor& x, std::int64_t x_head_stride, const TiledWeight& weight,
+                      const Tensor& out, std::int64_t out_head_stride, const ProductChoice& choice,
+                      cudaStream_t stream) {
+  if (x.rows == 0 || weight.out == 0 || weight.count == 0) return;
+  const TiledWeight w = as_one(weight, x_head_stride, out_head_stride);
+  const Product product{.weight = w,
+                        .x = x.data,
+                        .x_stride = x.stride,
+                        .x_matrix_stride = x_head_stride,
+                        .y = out.data,
+                        .y_stride = out.stride,
+                        .y_matrix_stride = out_head_stride,
+                        .x_dtype = x.dtype,
+                        .y_dtype = out.dtype,
+                        .rows = static_cast<std::int32_t>(x.rows)};
+  if (!can_tile(product)) return launch_product_any(product, stream);
+  const std::int64_t many_blocks = (w.out + 255) / 256 * w.count * ((x.rows + kManyRows - 1) / kManyRows);
+  // A block of the many-row form fills a multiprocessor; with fewer blocks than those, streaming is faster.
+  if (x.rows > kFewRows && !choice.batch_invariant && many_blocks >= choice.multiprocessors * 3 / 4) {
+    return launch_product_many(product, stream);
+  }
+  launch_product_few(product, x.rows <= 8 ? 8 : x.rows <= 16 ? 16 : 32, stream);
+}
+
+}  // namespace tessera::cuda

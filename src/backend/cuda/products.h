@@ -1,0 +1,23 @@
+// Products of activations with weights: picks the form for a shape.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backend/cuda/product.h"
+#include "tensor/tensor.h"
+
+namespace tessera::cuda {
+
+struct ProductChoice {
+  int multiprocessors = 1;
+  bool batch_invariant = false;  // only sums in one order whatever the number of rows
+};
+
+// out[t, h] = W[h] x[t, h]; strides between heads in elements. One matrix: a plain product.
+void run_linear_heads(const Tensor& x, std::int64_t x_head_stride, const TiledWeight& weight,
+                      const Tensor& out, std::int64_t out_head_stride, const ProductChoice& choice,
+                      cudaStream_t stream);
+
+}  // namespace tessera::cuda
