@@ -255,7 +255,10 @@ class Backend {
     std::int64_t vocab = 0;
     std::int64_t width = 0;  // widest activation of a linear (in or out), moe included
     std::int64_t top_k = 0;
-    std::int64_t gate_up = 0;  // twice the width of an expert; 0: not known, then `width`
+    std::int64_t gate_up = 0;    // twice the width of an expert; 0: not known, then `width`
+    std::int64_t hidden = 0;     // of the residual stream; 0: not known, then `width`
+    std::int64_t key_dim = 0;    // MLA, expanded: nope + rope; 0: no MLA
+    std::int64_t value_dim = 0;  // MLA, expanded; 0: no MLA
   };
   // Makes every later call within the limits free of allocation. Returns the bytes of scratch that are now
   // held.

@@ -45,7 +45,10 @@ class Dense final : public Decoder {
                   .vocab = config_.vocab,
                   .width = std::max({config_.hidden, 2 * width_.count, qkv_width()}),
                   .top_k = 0,
-                  .gate_up = 0},
+                  .gate_up = 0,
+                  .hidden = config_.hidden,
+                  .key_dim = 0,
+                  .value_dim = 0},
                  [&](Arena& arena) { plan_scratch(arena, options.limits); });
   }
 

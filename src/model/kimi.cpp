@@ -78,7 +78,10 @@ class Kimi final : public Decoder {
                   .vocab = config_.vocab,
                   .width = widest_linear(),
                   .top_k = config_.moe.top_k,
-                  .gate_up = 2 * expert_width()},
+                  .gate_up = 2 * expert_width(),
+                  .hidden = config_.hidden,
+                  .key_dim = config_.mla.nope_dim + config_.mla.rope_dim,
+                  .value_dim = config_.mla.v_dim},
                  [&](Arena& arena) { plan_scratch(arena, options.limits); });
   }
 
