@@ -34,7 +34,8 @@ TinyModel load_tiny(const TinyOptions& tiny) {
                     .kv_format = tiny.kv_format,
                     .batch_invariant = tiny.batch_invariant};
   const auto make = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
-    RankDevice device{.backend = make_cpu_backend({.threads = tp ? 1 : 0})};
+    RankDevice device{.backend = tiny.make_backend ? tiny.make_backend()
+                                                   : make_cpu_backend({.threads = tp ? 1 : 0})};
     RunnerOptions options = result.options;
     if (tiny.dcp_ranks > 1) {
       device.dcp = tp->split(tp->rank() / tiny.dcp_ranks, "dcp");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ struct TinyOptions {
   KvFormat kv_format = KvFormat::kF32;
   std::int32_t block_size = 64;
   bool batch_invariant = false;
+  // What computes; empty: the CPU.
+  std::function<std::unique_ptr<Backend>()> make_backend = {};
 };
 
 struct TinyModel {

@@ -1,0 +1,279 @@
+#include <algorithm>
+#include <limits>
+
+#include "cuda/device_fixture.h"
+
+namespace tessera::test {
+namespace {
+
+constexpr KvFormat kFormats[] = {KvFormat::kF32, KvFormat::kBF16, KvFormat::kFp8, KvFormat::kFp8Grouped};
+
+class Attention : public OnGpu {
+ protected:
+  // The cache's pool on the device. The host's copy is what the CPU reads.
+  KvLayer layer_of(const Cache& cache) {
+    KvLayer layer = cache.layer;
+    layer.data = upload(cache.bytes);
+    return layer;
+  }
+  AttentionBatch batch_of(const Cache& cache, const Batch& batch) {
+    AttentionBatch view = batch.view;
+    view.query_start = upload(batch.query_start);
+    view.positions = upload(batch.positions);
+    view.visible_rows = upload(batch.visible);
+    view.slots = upload(batch.slots);
+    view.block_table = upload(cache.table);
+    return view;
+  }
+  // Fills every row of a cache, in the CPU's memory.
+  void fill(Cache& cache, const std::vector<std::int32_t>& lengths, float scale = 1) {
+    for (std::size_t s = 0; s < lengths.size(); ++s) {
+      if (lengths[s] == 0) continue;
+      std::vector<std::int64_t> slots;
+      for (std::int32_t r = 0; r < lengths[s]; ++r) slots.push_back(cache.slot(s, r));
+      write(*cpu_, cache.layer, slots, values(lengths[s] * cache.layer.shape.values(), scale), slots.data());
+    }
+  }
+  void write(Backend& backend, const KvLayer& layer, const std::vector<std::int64_t>& slots,
+             const std::vector<float>& source, const std::int64_t* device_slots) {
+    const KvRowShape& shape = layer.shape;
+    const auto rows = static_cast<std::int64_t>(slots.size());
+    AttentionBatch batch;
+    batch.tokens = static_cast<std::int32_t>(rows);
+    batch.slots = device_slots;
+    std::vector<float> host = source;
+    const Tensor all = &backend == gpu_.get() ? upload_rows(source, rows, shape.values())
+                                              : rows_of(host, rows, shape.values());
+    if (shape.is_mla()) {
+      backend.write_kv_mla(all.col_range(0, shape.latent), all.col_range(shape.latent, shape.rope), batch,
+                           layer);
+    } else {
+      const std::int64_t width = std::int64_t{shape.kv_heads} * shape.head_dim;
+      backend.write_kv_gqa(all.col_range(0, width), all.col_range(width, width), batch, layer);
+    }
+    backend.synchronise();
+  }
+  void expect_lse(const Tensor& found, const std::vector<float>& want, double tolerance,
+                  const std::string& what) {
+    const std::vector<float> got = download(found);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (std::isinf(want[i])) {
+        ASSERT_EQ(got[i], want[i]) << what << ", element " << i;
+      } else {
+        ASSERT_NEAR(got[i], want[i], tolerance) << what << ", element " << i;
+      }
+    }
+  }
+
+  void check_decode(KvFormat format, std::int32_t block_size, std::int64_t heads, std::int32_t latent,
+                    std::int32_t rope, const std::vector<std::int32_t>& lengths,
+                    const std::vector<std::int32_t>& queries) {
+    Cache cache(random_, format, KvRowShape::mla(latent, rope), block_size, lengths);
+    cache.layer.scale = format == KvFormat::kFp8 ? 0.37F : 1.0F;
+    fill(cache, lengths);
+    const Batch batch(cache, lengths, queries);
+    const std::int64_t tokens = batch.view.tokens;
+    std::vector<float> q = values(tokens * heads * (latent + rope), 0.5F);
+    std::vector<float> want(static_cast<std::size_t>(tokens * heads * latent));
+    std::vector<float> want_lse(static_cast<std::size_t>(tokens * heads));
+    cpu_->mla_decode(rows_of(q, tokens, heads * (latent + rope)), heads, 0.1F, batch.view, cache.layer,
+                     rows_of(want, tokens, heads * latent), rows_of(want_lse, tokens, heads));
+    const Tensor out = result(tokens, heads * latent);
+    const Tensor lse = poisoned(DType::kF32, tokens, heads);
+    gpu_->mla_decode(upload_rows(q, tokens, heads * (latent + rope)), heads, 0.1F, batch_of(cache, batch),
+                     layer_of(cache), out, lse);
+    const std::string what = std::string(name_of(format)) + ", blocks of " + std::to_string(block_size) +
+                             ", " + std::to_string(heads) + " heads, latent " + std::to_string(latent);
+    EXPECT_EQ(far_row(download(out), want, latent, bound(1e-2, 2e-5)), "") << what;
+    expect_lse(lse, want_lse, bound(1e-2, 2e-5), what);
+    buffers_.clear();
+  }
+
+  struct PrefillCase {
+    std::int64_t heads;
+    std::int32_t latent, rope, nope, value;
+  };
+  void check_prefill(KvFormat format, std::int32_t block_size, const PrefillCase& c,
+                     const std::vector<std::int32_t>& lengths, const std::vector<std::int32_t>& queries) {
+    Cache cache(random_, format, KvRowShape::mla(c.latent, c.rope), block_size, lengths);
+    cache.layer.scale = format == KvFormat::kFp8 ? 0.37F : 1.0F;
+    fill(cache, lengths);
+    const Batch batch(cache, lengths, queries);
+    const std::int64_t tokens = batch.view.tokens;
+    const std::int64_t dim = c.nope + c.rope;
+    const float spread = 1.0F / std::sqrt(static_cast<float>(c.latent));
+    std::vector<float> k_values = values(c.heads * c.nope * c.latent, spread);
+    std::vector<float> v_values = values(c.heads * c.value * c.latent, spread);
+    std::vector<float> q = values(tokens * c.heads * dim);
+    std::vector<float> want(static_cast<std::size_t>(tokens * c.heads * c.value));
+    std::vector<float> want_lse(static_cast<std::size_t>(tokens * c.heads));
+    const auto stack = [&](Backend& backend, std::int64_t out, std::span<const float> w) {
+      return backend.prepare_stack_f32(WeightFormat::kF32, c.heads, out, c.latent, w);
+    };
+    cpu_->mla_prefill(rows_of(q, tokens, c.heads * dim), c.heads, 0.12F, batch.view, cache.layer,
+                      stack(*cpu_, c.nope, k_values), stack(*cpu_, c.value, v_values),
+                      rows_of(want, tokens, c.heads * c.value), rows_of(want_lse, tokens, c.heads));
+    const Tensor out = result(tokens, c.heads * c.value);
+    const Tensor lse = poisoned(DType::kF32, tokens, c.heads);
+    const WeightStack k_up = stack(*gpu_, c.nope, k_values);
+    const WeightStack v_up = stack(*gpu_, c.value, v_values);
+    gpu_->mla_prefill(upload_rows(q, tokens, c.heads * dim), c.heads, 0.12F, batch_of(cache, batch),
+                      layer_of(cache), k_up, v_up, out, lse);
+    const std::string what = std::string(name_of(format)) + ", " + std::to_string(c.heads) + " heads, nope " +
+                             std::to_string(c.nope);
+    EXPECT_EQ(far_row(download(out), want, c.value, bound(1.5e-2, 3e-5)), "") << what;
+    expect_lse(lse, want_lse, bound(2e-2, 3e-5), what);
+    buffers_.clear();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cuda, Attention, testing::Bool(),
+                         [](const auto& exact) { return exact.param ? "f32" : "bf16"; });
+
+TEST_P(Attention, RowsAreWrittenBitForBitAsTheCpuWritesThem) {
+  for (const KvFormat format : kFormats) {
+    for (const bool mla : {true, false}) {
+      if (!mla && format == KvFormat::kFp8Grouped) continue;
+      const KvRowShape shape = mla ? KvRowShape::mla(512, 64) : KvRowShape::gqa(3, 40);
+      const std::vector<std::int32_t> lengths = {70};
+      Cache cache(random_, format, shape, 16, lengths);
+      cache.layer.scale = format == KvFormat::kFp8 ? 0.037F : 1.0F;  // some values saturate
+      std::vector<float> source = values(70 * shape.values(), 8);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(shape.values()); ++i) source[i] = 0;  // row 0
+      for (std::size_t i = 0; i < 200; ++i) source[static_cast<std::size_t>(shape.values()) + i] *= 0x1p-13F;
+      std::vector<std::int64_t> slots;
+      for (std::int32_t r = 0; r < 70; ++r) slots.push_back(r == 33 ? -1 : cache.slot(0, r));
+      const KvLayer here = layer_of(cache);
+      write(*cpu_, cache.layer, slots, source, slots.data());
+      write(*gpu_, here, slots, source, upload(slots));
+      std::vector<std::byte> got(cache.bytes.size());
+      gpu_->copy_to_host(got.data(), here.data, got.size());
+      gpu_->synchronise();
+      EXPECT_TRUE(got == cache.bytes) << name_of(format) << (mla ? " mla" : " gqa");
+    }
+  }
+}
+
+TEST_P(Attention, DecodeAgreesForEveryNumberOfHeads) {
+  for (const KvFormat format : kFormats) {
+    for (const std::int64_t heads : {1, 4, 8, 12, 16, 64, 128}) {
+      if (heads > 16 && format != KvFormat::kBF16) continue;  // the reference is slow
+      check_decode(format, 64, heads, 512, 64, {1, 63, 64, 65, 300}, {1, 1, 1, 1, 1});
+    }
+  }
+}
+
+TEST_P(Attention, DecodeAgreesForEveryNumberOfQueryTokensRaggedOrNot) {
+  for (const KvFormat format : kFormats) {
+    for (const std::int32_t q : {2, 5, 8}) check_decode(format, 64, 8, 512, 64, {64, 65, 130}, {q, q, q});
+    check_decode(format, 64, 8, 512, 64, {64, 65, 130, 7, 500}, {1, 9, 0, 7, 100});
+  }
+}
+
+TEST_P(Attention, DecodeAgreesForLongSequences) {
+  check_decode(KvFormat::kBF16, 64, 4, 512, 64, {4097, 1, 64}, {1, 1, 1});
+}
+
+TEST_P(Attention, DecodeTakesShapesAndBlocksThatTheFastKernelsDoNot) {
+  check_decode(KvFormat::kBF16, 16, 3, 512, 64, {100, 17}, {1, 2});
+  check_decode(KvFormat::kF32, 1, 5, 40, 6, {100, 17}, {1, 2});
+  check_decode(KvFormat::kFp8Grouped, 16, 2, 256, 32, {100, 17}, {3, 2});
+}
+
+TEST_P(Attention, NothingVisibleGivesZerosAndMinusInfinity) {
+  const std::vector<std::int32_t> lengths = {0, 3, 0};
+  for (const bool ragged : {false, true}) {
+    Cache cache(random_, KvFormat::kBF16, KvRowShape::mla(512, 64), 64, lengths);
+    fill(cache, lengths);
+    Batch batch(cache, {1, 3, 3}, {0, 3, 0});
+    batch.query_start =
+        ragged ? std::vector<std::int32_t>{0, 1, 5, 6} : std::vector<std::int32_t>{0, 2, 4, 6};
+    batch.visible =
+        ragged ? std::vector<std::int32_t>{0, 0, 0, 1, 3, 0} : std::vector<std::int32_t>{0, 0, 0, 3, 0, 0};
+    batch.positions.assign(6, 9);
+    batch.slots.assign(6, -1);
+    batch.view.tokens = 6;
+    batch.view.max_query = ragged ? 4 : 2;
+    const std::int64_t heads = 8;
+    const Tensor out = result(6, heads * 512);
+    const Tensor lse = poisoned(DType::kF32, 6, heads);
+    gpu_->mla_decode(upload_rows(values(6 * heads * 576), 6, heads * 576), heads, 0.1F,
+                     batch_of(cache, batch), layer_of(cache), out, lse);
+    const std::vector<float> got = download(out);
+    const std::vector<float> sums = download(lse);
+    for (std::size_t t = 0; t < 6; ++t) {
+      EXPECT_EQ(std::isinf(sums[t * 8]), batch.visible[t] == 0) << t;
+      EXPECT_EQ(std::all_of(got.begin() + static_cast<long>(t * 4096),
+                            got.begin() + static_cast<long>(t * 4096 + 4096), [](float x) { return x == 0; }),
+                batch.visible[t] == 0)
+          << t;
+    }
+    const std::vector<float> w = values(heads * 64 * 512, 0.05F);
+    const WeightStack up = gpu_->prepare_stack_f32(WeightFormat::kF32, heads, 64, 512, w);
+    const Tensor expanded = result(6, heads * 64);
+    gpu_->mla_prefill(upload_rows(values(6 * heads * 128), 6, heads * 128), heads, 0.1F,
+                      batch_of(cache, batch), layer_of(cache), up, up, expanded, lse);
+    const std::vector<float> wide = download(expanded);
+    const std::vector<float> wide_sums = download(lse);
+    for (std::size_t t = 0; t < 6; ++t) {
+      EXPECT_EQ(std::isinf(wide_sums[t * 8]), batch.visible[t] == 0) << t;
+      EXPECT_EQ(wide[t * 512] == 0, batch.visible[t] == 0) << t;
+      EXPECT_FALSE(std::isnan(wide[t * 512])) << t;
+    }
+  }
+}
+
+TEST_P(Attention, PrefillAgreesForEveryFormatAndShape) {
+  const std::vector<std::int32_t> lengths = {1, 63, 64, 65, 500, 129, 7, 300};
+  const std::vector<std::int32_t> queries = {1, 63, 40, 65, 130, 0, 7, 300};
+  for (const KvFormat format : kFormats) {
+    check_prefill(format, 64, {.heads = 4, .latent = 512, .rope = 64, .nope = 128, .value = 128}, lengths,
+                  queries);
+    check_prefill(format, 16, {.heads = 3, .latent = 512, .rope = 64, .nope = 64, .value = 64}, lengths,
+                  queries);
+    check_prefill(format, 16, {.heads = 3, .latent = 128, .rope = 6, .nope = 20, .value = 24}, lengths,
+                  queries);
+  }
+  for (const std::int64_t heads : {1, 8, 12, 16}) {
+    check_prefill(KvFormat::kBF16, 64, {.heads = heads, .latent = 512, .rope = 64, .nope = 128, .value = 128},
+                  {65, 200}, {65, 70});
+  }
+}
+
+TEST_P(Attention, PrefillTakesAnyNumberOfRounds) {
+  for (const PrefillCase& c : {PrefillCase{.heads = 2, .latent = 512, .rope = 64, .nope = 128, .value = 128},
+                               PrefillCase{.heads = 2, .latent = 40, .rope = 6, .nope = 20, .value = 24}}) {
+    check_prefill(KvFormat::kBF16, 64, c, {4097, 100, 9000, 4096, 64}, {130, 100, 65, 3, 64});
+  }
+}
+
+TEST_P(Attention, GroupedQueriesAgree) {
+  struct Case {
+    std::int64_t heads;
+    std::int32_t kv_heads, head_dim;
+  };
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kBF16, KvFormat::kFp8}) {
+    for (const Case& c :
+         {Case{8, 2, 64}, Case{4, 4, 128}, Case{32, 8, 128}, Case{2, 1, 256}, Case{3, 1, 40}}) {
+      const std::vector<std::int32_t> lengths = {1, 63, 64, 65, 500, 7};
+      Cache cache(random_, format, KvRowShape::gqa(c.kv_heads, c.head_dim), 16, lengths);
+      cache.layer.scale = format == KvFormat::kFp8 ? 0.37F : 1.0F;
+      fill(cache, lengths);
+      const Batch batch(cache, lengths, {1, 2, 64, 1, 3, 0});
+      const std::int64_t tokens = batch.view.tokens;
+      std::vector<float> q = values(tokens * c.heads * c.head_dim);
+      std::vector<float> want(q.size());
+      std::vector<float> want_lse(static_cast<std::size_t>(tokens * c.heads));
+      cpu_->gqa_attention(rows_of(q, tokens, c.heads * c.head_dim), c.heads, 0.1F, batch.view, cache.layer,
+                          rows_of(want, tokens, c.heads * c.head_dim), rows_of(want_lse, tokens, c.heads));
+      const Tensor out = result(tokens, c.heads * c.head_dim);
+      const Tensor lse = poisoned(DType::kF32, tokens, c.heads);
+      gpu_->gqa_attention(upload_rows(q, tokens, c.heads * c.head_dim), c.heads, 0.1F, batch_of(cache, batch),
+                          layer_of(cache), out, lse);
+      EXPECT_EQ(far_row(download(out), want, c.head_dim, bound(4e-3, 2e-5)), "") << name_of(format);
+      expect_lse(lse, want_lse, 2e-5, std::string(name_of(format)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::test

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <limits>
+
+#include "cuda/device_fixture.h"
+
+namespace tessera::test {
+namespace {
+
+using Sampling = OnGpu;
+INSTANTIATE_TEST_SUITE_P(Cuda, Sampling, testing::Values(false), [](const auto&) { return "any"; });
+
+struct Lists {
+  std::vector<std::pair<std::int32_t, float>> bias;
+  std::vector<std::int32_t> banned, prompt;
+  std::vector<std::uint64_t> allowed;
+  std::vector<std::pair<std::int32_t, std::int32_t>> counts;
+};
+
+// Settings of every kind, alone and together.
+SamplingRow random_row(Random& random, std::int32_t vocab, Lists& lists) {
+  const auto token = [&] { return static_cast<std::int32_t>(random.whole(0, vocab - 1)); };
+  const auto sometimes = [&] { return random.whole(0, 2) == 0; };
+  SamplingRow row;
+  row.temperature = sometimes() ? 0.0F : 0.3F + 0.1F * static_cast<float>(random.whole(0, 12));
+  if (sometimes()) row.top_k = static_cast<std::int32_t>(random.whole(1, 60));
+  if (sometimes()) row.top_p = 0.05F * static_cast<float>(random.whole(0, 20));
+  if (sometimes()) row.min_p = 0.02F * static_cast<float>(random.whole(0, 20));
+  if (sometimes()) row.repetition_penalty = 1.3F;
+  if (sometimes()) row.frequency_penalty = 0.7F;
+  if (sometimes()) row.presence_penalty = -0.4F;
+  row.seed = random.bits();
+  row.draw = static_cast<std::uint64_t>(random.whole(0, 100));
+  row.logprobs = static_cast<std::int32_t>(random.whole(-1, 6));
+  for (int i = 0; sometimes() && i < 20; ++i) {
+    const std::int32_t t = token();
+    if (std::ranges::none_of(lists.bias, [&](const auto& b) { return b.first == t; })) {
+      lists.bias.emplace_back(t, random.normal(3));
+    }
+  }
+  if (sometimes()) lists.banned = {token(), token(), vocab + 5, -1};
+  for (int i = 0; i < 50; ++i) lists.prompt.push_back(token());
+  for (std::int32_t i = 0; i < 30; ++i) {
+    lists.counts.emplace_back((i * 37 + 11) % vocab, static_cast<std::int32_t>(random.whole(0, 4)));
+  }
+  if (sometimes()) {
+    lists.allowed.resize(static_cast<std::size_t>(vocab + 63) / 64);
+    for (std::uint64_t& word : lists.allowed) word = random.bits() & random.bits();
+  }
+  row.logit_bias = lists.bias;
+  row.banned = lists.banned;
+  row.prompt_tokens = lists.prompt;
+  row.out_counts = lists.counts;
+  row.allowed = lists.allowed;
+  return row;
+}
+
+TEST_P(Sampling, DrawsAreTheCpus) {
+  for (const std::int32_t vocab : {40, 1000, 4096, 163840}) {
+    const std::int64_t rows = vocab > 10000 ? 130 : 500;
+    std::vector<float> logits = random_.normals(rows * vocab, 3);
+    for (std::size_t i = 0; i + 5 < logits.size(); i += 3) logits[i + 5] = logits[i];  // ties
+    std::vector<Lists> lists(static_cast<std::size_t>(rows));
+    std::vector<SamplingRow> settings;
+    for (Lists& list : lists) settings.push_back(random_row(random_, vocab, list));
+    const Tensor on_gpu = Tensor::dense(upload(logits), DType::kF32, rows, vocab);
+    std::vector<SampledToken> want(static_cast<std::size_t>(rows)), got(static_cast<std::size_t>(rows));
+    cpu_->sample(rows_of(logits, rows, vocab), settings, want);
+    gpu_->sample(on_gpu, settings, got);
+    for (std::size_t r = 0; r < want.size(); ++r) {
+      const auto what = testing::Message() << "vocab " << vocab << ", row " << r << ", temperature "
+                                           << settings[r].temperature << ", k " << settings[r].top_k << ", p "
+                                           << settings[r].top_p << ", min_p " << settings[r].min_p;
+      EXPECT_EQ(got[r].invalid, want[r].invalid) << what;
+      EXPECT_EQ(got[r].token, want[r].token) << what;
+      EXPECT_NEAR(got[r].logprob, want[r].logprob, 1e-4) << what;
+      EXPECT_EQ(got[r].rank, want[r].rank) << what;
+      ASSERT_EQ(got[r].top.size(), want[r].top.size()) << what;
+      for (std::size_t n = 0; n < want[r].top.size(); ++n) {
+        EXPECT_EQ(got[r].top[n].token, want[r].top[n].token) << what;
+        EXPECT_EQ(got[r].top[n].rank, want[r].top[n].rank) << what;
+        EXPECT_NEAR(got[r].top[n].logprob, want[r].top[n].logprob, 1e-4) << what;
+      }
+    }
+  }
+}
+
+TEST_P(Sampling, RowsThatCannotBeDrawnFromAreInvalidAndHarmNobody) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  constexpr float kAll = std::numeric_limits<float>::infinity();
+  const std::int64_t vocab = 300;
+  std::vector<float> logits = random_.normals(5 * vocab);
+  logits[vocab + 17] = std::numeric_limits<float>::quiet_NaN();
+  std::fill_n(logits.begin() + 2 * vocab, vocab, kNone);
+  logits[3 * vocab + 200] = kAll;
+  logits[3 * vocab + 100] = kAll;
+  std::vector<SamplingRow> rows(5);
+  for (SamplingRow& row : rows) row.logprobs = 1;
+  rows[0].temperature = 0;
+  rows[3].temperature = 0;
+  const Tensor on_gpu = Tensor::dense(upload(logits), DType::kF32, 5, vocab);
+  std::vector<SampledToken> want(5), got(5);
+  cpu_->sample(rows_of(logits, 5, vocab), rows, want);
+  gpu_->sample(on_gpu, rows, got);
+  for (std::size_t r = 0; r < 5; ++r) {
+    EXPECT_EQ(got[r].invalid, want[r].invalid) << r;
+    EXPECT_EQ(got[r].token, want[r].token) << r;
+  }
+  EXPECT_TRUE(got[1].invalid);
+  EXPECT_TRUE(got[2].invalid);
+  EXPECT_EQ(got[3].token, 100);
+}
+
+TEST_P(Sampling, LogprobsOfTargetsAreTheCpus) {
+  for (const std::int32_t top : {0, 1, 20, 700}) {
+    const std::int64_t rows = 70, vocab = 1000;
+    std::vector<float> logits = random_.normals(rows * vocab, 3);
+    for (std::size_t i = 0; i + 5 < logits.size(); i += 3) logits[i + 5] = logits[i];
+    std::vector<std::int32_t> targets;
+    for (std::int64_t r = 0; r < rows; ++r)
+      targets.push_back(static_cast<std::int32_t>(random_.whole(0, vocab - 1)));
+    std::vector<SampledToken> want(static_cast<std::size_t>(rows)), got(static_cast<std::size_t>(rows));
+    const Tensor on_gpu = Tensor::dense(upload(logits), DType::kF32, rows, vocab);
+    cpu_->logprobs(rows_of(logits, rows, vocab), targets, top, want);
+    gpu_->logprobs(on_gpu, targets, top, got);
+    for (std::size_t r = 0; r < want.size(); ++r) {
+      EXPECT_EQ(got[r].token, want[r].token);
+      EXPECT_EQ(got[r].rank, want[r].rank);
+      EXPECT_NEAR(got[r].logprob, want[r].logprob, 1e-4);
+      ASSERT_EQ(got[r].top.size(), want[r].top.size());
+      for (std::size_t n = 0; n < want[r].top.size(); ++n)
+        EXPECT_EQ(got[r].top[n].token, want[r].top[n].token);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::test
