@@ -127,7 +127,8 @@ MlaCase::MlaCase(const MlaCaseOptions& options) : options_(options) {
                                    .out_f32 = options.out_f32,
                                    .fixed_split_tiles = options.fixed_split_tiles,
                                    .kernel = options.kernel,
-                                   .parts = options.parts},
+                                   .parts = options.parts,
+                                   .fp8_math = options.fp8_math},
                                   traits_of(device));
   TS_CHECK(layout.ok(), layout.error().message());
   layout_ = *layout;

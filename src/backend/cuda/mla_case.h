@@ -21,6 +21,7 @@ struct MlaCaseOptions {
   std::int32_t fixed_split_tiles = 0;
   MlaKernel kernel = MlaKernel::kAuto;
   std::int32_t parts = 0;
+  bool fp8_math = false;
   float kv_scale = 1.0F;  // of kFp8
   float q_spread = 1.0F;  // standard deviation of q; 8 makes the running maximum jump often
   std::uint64_t seed = 1;

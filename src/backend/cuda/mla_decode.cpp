@@ -9,8 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kSm90Rows = 64;  // of Q, a wgmma tile
-constexpr int kFewRows = 16;   // the portable form's smaller tile: two blocks then fit a large multiprocessor
+constexpr int kSm90Rows = 64;   // of Q, the largest tile on Hopper
+constexpr int kFewestRows = 8;  // its smallest
+constexpr int kFewRows = 16;  // the portable form's smaller tile: two blocks then fit a large multiprocessor
 constexpr int kPortableRows = 32;  // its larger tile, for the registers of one block
 constexpr int kPortableShared =
     100 * 1024;                   // bytes a block of it needs at most, with what the driver reserves
@@ -21,12 +22,24 @@ std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 Error refusal(ErrorKind kind, std::string what) { return {kind, "mla_decode", std::move(what)}; }
 
-// A tile of 64 rows costs the tensor cores the same whether it holds 64 query rows or 8. With few rows the
-// portable kernel, whose tile has 16, leaves the memory as the only bound.
+// bf16 rows of 9 to 16 query rows: the portable kernel's tile has 16, and the memory is its only bound. The
+// Hopper kernel for bf16 has tiles of 64, or 8.
 MlaKernel choose(const MlaDecodeShape& shape, const DeviceTraits& device) {
   if (device.capability != 90) return MlaKernel::kPortable;
-  const bool few = shape.q_tokens * shape.heads <= kFewRows;
-  return few ? MlaKernel::kPortable : MlaKernel::kSm90;
+  const std::int32_t rows = shape.q_tokens * shape.heads;
+  if (shape.kv != KvFormat::kBF16 || rows <= kFewestRows) return MlaKernel::kSm90;
+  return rows <= kFewRows ? MlaKernel::kPortable : MlaKernel::kSm90;
+}
+
+std::int32_t rows_of_tile(MlaKernel kernel, const MlaDecodeShape& shape) {
+  const std::int32_t rows = shape.q_tokens * shape.heads;
+  if (kernel == MlaKernel::kPortable) return rows <= kFewRows ? kFewRows : kPortableRows;
+  if (shape.fp8_math) return kSm90Rows;
+  if (rows <= kFewestRows) return kFewestRows;
+  if (shape.kv == KvFormat::kBF16) return kSm90Rows;
+  std::int32_t tile = kFewestRows;
+  while (tile < rows && tile < kSm90Rows) tile *= 2;
+  return tile;
 }
 
 }  // namespace
@@ -68,12 +81,14 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
     return refusal(ErrorKind::kUnsupported, "the sm90 kernel needs compute capability 9.0");
   }
   const std::int32_t rows = shape.q_tokens * shape.heads;
-  layout.tile_rows = layout.kernel == MlaKernel::kSm90 ? kSm90Rows
-                     : rows <= kFewRows                ? kFewRows
-                                                       : kPortableRows;
+  if (shape.fp8_math && (shape.kv != KvFormat::kFp8 || layout.kernel != MlaKernel::kSm90)) {
+    return refusal(ErrorKind::kUnsupported, "fp8_math with " + std::string(name_of(shape.kv)) +
+                                                " rows; it needs fp8 rows and the sm90 kernel");
+  }
+  layout.tile_rows = rows_of_tile(layout.kernel, shape);
   layout.row_tiles = (rows + layout.tile_rows - 1) / layout.tile_rows;
-  const bool two_blocks =
-      layout.tile_rows == kFewRows && device.shared_bytes_a_multiprocessor >= 2 * kPortableShared;
+  const bool two_blocks = layout.kernel == MlaKernel::kPortable && layout.tile_rows == kFewRows &&
+                          device.shared_bytes_a_multiprocessor >= 2 * kPortableShared;
   const std::int32_t blocks = device.multiprocessors * (two_blocks ? 2 : 1);
   layout.parts = shape.parts > 0 ? shape.parts : std::max(blocks / layout.row_tiles, 1);
   layout.parts = std::min(layout.parts, kMaxParts);
@@ -172,10 +187,12 @@ Result<void> mla_decode(const MlaDecodeLayout& layout, const MlaDecodeWork& work
     launch_mla_decode_portable(layout, args, stream);
   } else if (shape.kv == KvFormat::kBF16) {
     launch_mla_decode_bf16_sm90(layout, args, work.kv, stream);
+  } else if (shape.fp8_math) {
+    launch_mla_decode_fp8_math_sm90(layout, args, work.kv, stream);
   } else if (shape.kv == KvFormat::kFp8) {
-    launch_mla_decode_fp8_sm90(layout, args, stream);
+    launch_mla_decode_fp8_sm90(layout, args, work.kv, stream);
   } else {
-    launch_mla_decode_fp8_grouped_sm90(layout, args, stream);
+    launch_mla_decode_fp8_grouped_sm90(layout, args, work.kv, stream);
   }
   launch_mla_merge(layout, args, stream);
   return {};

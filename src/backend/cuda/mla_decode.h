@@ -31,7 +31,7 @@ inline constexpr int kMlaMaxSeqs = 8192;  // the planner keeps one prefix sum a 
 
 enum class MlaKernel : std::uint8_t {
   kAuto,      // the fastest that the device and the shape allow
-  kSm90,      // wgmma, 64 query rows a tile
+  kSm90,      // wgmma, 8 to 64 query rows a tile
   kPortable,  // mma.sync, 16 or 32 query rows a tile, sm_80 and newer
 };
 
@@ -47,6 +47,8 @@ struct MlaDecodeShape {
                                        // in the batch, which makes results independent of the batch
   MlaKernel kernel = MlaKernel::kAuto;
   std::int32_t parts = 0;  // thread blocks (times row tiles) to divide the work over; 0: fill the device
+  bool fp8_math = false;   // kFp8 on Hopper: round queries and probabilities to e4m3 too, which halves the
+                           // cost of products; the error this makes is in docs/reference/mla-decode-h200.md
 };
 
 // How a shape runs on a device.

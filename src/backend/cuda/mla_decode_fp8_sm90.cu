@@ -1,15 +1,12 @@
 // mla_decode_fp8_sm90: launches decode attention over e4m3 rows with one scale on Hopper. The kernel:
-// mla_decode_sm90.cuh.
-#include "backend/cuda/mla_launch_sm90.cuh"
+// mla_swapped_sm90.cuh.
+#include "backend/cuda/mla_swapped_launch.cuh"
 
 namespace tessera::cuda {
 
-void launch_mla_decode_fp8_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream) {
-  if (layout.late) {
-    sm90::launch<sm90::RowsFp8, true>(layout, args, 0, stream);
-  } else {
-    sm90::launch<sm90::RowsFp8, false>(layout, args, 0, stream);
-  }
+void launch_mla_decode_fp8_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, const KvLayer& kv,
+                                cudaStream_t stream) {
+  sm90::launch_swapped<sm90::SwappedFp8>(layout, args, kv.blocks, stream);
 }
 
 }  // namespace tessera::cuda

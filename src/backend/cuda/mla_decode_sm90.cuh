@@ -1,4 +1,5 @@
-// mla_decode_*_sm90: attention of 1..8 query tokens a sequence over the latent KV cache, on Hopper's wgmma.
+// mla_decode_bf16_sm90: attention of 1..8 query tokens a sequence over the latent KV cache, on Hopper's
+// wgmma, bf16 rows.
 //
 // In   q        [seqs * q_tokens, heads, 576]  absorbed queries, bf16
 //      kv       [blocks, 64, row]              latent 512 + rope 64; one row is shared by all heads
@@ -25,13 +26,11 @@
 // Shared memory (bytes): Q 73,728; two KV stages of 73,728; row statistics 2,048; barriers. 219 of 227 KiB.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cmath>
 #include <type_traits>
 
 #include "backend/cuda/mla_kernel.h"
+#include "backend/cuda/mla_numbers_sm90.cuh"
 #include "backend/cuda/sm90.cuh"
 #include "backend/cuda/wgmma_sm90.cuh"
 
@@ -53,6 +52,8 @@ struct Config {
   static constexpr int kSwizzleGroup = 8 * 128;  // bytes of the 8 rows over which the swizzle repeats
   static constexpr int kThreads = 3 * 128;
   static constexpr int kConsumers = 2 * 128;
+  static constexpr int kConsumerRegisters = 232;
+  static constexpr int kFillerRegisters = 40;
   static constexpr float kRaise =
       8.0F;  // log2 by which a row may outgrow its maximum: P stays under 256, exact enough in
              // bf16 and f16, and sums under 2^8 * 2^17 rows, far from the end of f32
@@ -63,8 +64,7 @@ struct Config {
   static constexpr int kMaximum = kStage + kStages * kTileBytes;  // [64] f32, log2 domain
   static constexpr int kShrink = kMaximum + 4 * kRows;            // [stages, 64] f32
   static constexpr int kSum = kShrink + kStages * 4 * kRows;      // [2 pieces, 2 warpgroups, 64] f32
-  static constexpr int kRowScale = kSum + 2 * 2 * 4 * kRows;      // [64] f32
-  static constexpr int kFull = kRowScale + 4 * kRows;             // [stages, chunks] mbarrier
+  static constexpr int kFull = kSum + 2 * 2 * 4 * kRows;          // [stages, chunks] mbarrier
   static constexpr int kEmpty = kFull + kStages * kChunks * 8;    // [stages, quarters]
   static constexpr int kQFull = kEmpty + kStages * kQuarters * 8;
   static constexpr int kQEmpty = kQFull + 8;
@@ -85,67 +85,10 @@ enum Named : int {
   kFiller = 6
 };
 
-// Row formats: the operand type they become in shared memory, and who brings them there.
-struct RowsBf16 {
-  using Operand = Bf16;
-  static constexpr int kRowBytes = 1152;
-  static constexpr bool kBulkCopy = true;  // one thread and the copy engine, straight into place
-  static constexpr int kConsumerRegisters = 232;
-  static constexpr int kFillerRegisters = 40;
-};
-struct RowsFp8 {
-  using Operand = F16;  // e4m3 fits f16 exactly, and one instruction converts two
-  static constexpr int kRowBytes = 576;
-  static constexpr bool kBulkCopy = false;  // a warpgroup loads, converts and stores
-  static constexpr int kConsumerRegisters = 208;
-  static constexpr int kFillerRegisters = 88;
-};
-struct RowsFp8Grouped {
-  using Operand = F16;  // value x scale: eight times finer than bf16, up to 65,504
-  static constexpr int kRowBytes = 656;
-  static constexpr bool kBulkCopy = false;
-  static constexpr int kConsumerRegisters = 200;
-  static constexpr int kFillerRegisters = 104;
-};
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ __forceinline__ std::uint32_t pack(Bf16, float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const std::uint32_t&>(pair);
-}
-__device__ __forceinline__ std::uint32_t pack(F16, float low, float high) {
-  const __half2 pair = __floats2half2_rn(low, high);
-  return reinterpret_cast<const std::uint32_t&>(pair);
-}
-__device__ __forceinline__ float load_shared(std::uint32_t address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-__device__ __forceinline__ void store_shared(std::uint32_t address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-__device__ __forceinline__ void store_shared(std::uint32_t address, uint4 value) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
-               "r"(value.z), "r"(value.w)
-               : "memory");
-}
-
 // Chunks in the order in which their quarters are released, which is the order of copying and of scoring.
 __device__ constexpr int chunk_at(int i) {
   constexpr int kOrder[Config::kChunks] = {0, 1, 4, 5, 2, 3, 6, 7, 8};
   return kOrder[i];
-}
-
-// KV rows that any query token of the sequence sees.
-__device__ inline std::int32_t most_rows(const MlaArgs& args, std::int32_t seq) {
-  std::int32_t most = 0;
-  for (int token = 0; token < args.q_tokens; ++token) most = max(most, visible_rows(args, seq, token));
-  return most;
 }
 
 // Shared-memory addresses of this block.
@@ -160,7 +103,6 @@ struct Place {
   __device__ std::uint32_t sum(int piece, int group, int row) const {
     return base + Config::kSum + 4 * ((2 * (piece & 1) + group) * Config::kRows + row);
   }
-  __device__ std::uint32_t row_scale(int row) const { return base + Config::kRowScale + 4 * row; }
   __device__ std::uint32_t full(int s, int chunk) const {
     return base + Config::kFull + 8 * (s * Config::kChunks + chunk);
   }
@@ -171,64 +113,11 @@ struct Place {
   __device__ std::uint32_t q_empty() const { return base + Config::kQEmpty; }
 };
 
-// Brings the 64 query rows of a piece to shared memory as f16, each row divided by a power of two so that its
-// largest value lies in [1, 2): f16 then holds it more exactly than bf16 would. Both consumers, one warp a
-// row.
-__device__ inline void load_q_scaled(const MlaArgs& args, const Place& place, std::int32_t seq,
-                                     std::int32_t first_row) {
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
-  const int rows = args.q_tokens * args.heads;
-  const auto* q = static_cast<const uint4*>(args.q) + static_cast<std::int64_t>(seq) * rows * (kMlaDim / 8);
-  for (int row = warp; row < Config::kRows; row += Config::kConsumers / 32) {
-    constexpr int kLoads = (kMlaDim / 8 + 31) / 32;  // 16-byte pieces of a lane
-    uint4 piece[kLoads] = {};
-    float top = 0.0F;
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int place_in_row = lane + 32 * i;
-      if (place_in_row < kMlaDim / 8 && first_row + row < rows) {
-        piece[i] = __ldg(q + static_cast<std::int64_t>(first_row + row) * (kMlaDim / 8) + place_in_row);
-      }
-      const std::uint32_t words[4] = {piece[i].x, piece[i].y, piece[i].z, piece[i].w};
-#pragma unroll
-      for (const std::uint32_t word : words) {
-        top =
-            fmaxf(top, fmaxf(fabsf(__uint_as_float(word << 16)), fabsf(__uint_as_float(word & 0xFFFF0000U))));
-      }
-    }
-    for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0U, top, step));
-    int exponent = static_cast<int>(__float_as_uint(top) >> 23) - 127;
-    exponent = top > 0.0F ? min(max(exponent, -100), 100) : 0;
-    const float down = __uint_as_float(static_cast<std::uint32_t>(127 - exponent) << 23);
-    if (lane == 0)
-      store_shared(place.row_scale(row), __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23));
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int place_in_row = lane + 32 * i;
-      if (place_in_row >= kMlaDim / 8) continue;
-      const std::uint32_t words[4] = {piece[i].x, piece[i].y, piece[i].z, piece[i].w};
-      std::uint32_t halves[4];
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        halves[w] = pack(F16{}, __uint_as_float(words[w] << 16) * down,
-                         __uint_as_float(words[w] & 0xFFFF0000U) * down);
-      }
-      const int chunk = place_in_row / 8;
-      const int column = place_in_row % 8;
-      store_shared(place.q() + chunk * Config::kChunkBytes + row * 128 + ((column ^ (row & 7)) << 4),
-                   make_uint4(halves[0], halves[1], halves[2], halves[3]));
-    }
-  }
-  fence_async_proxy();
-  named_sync(kConsumersMeet, Config::kConsumers);
-}
-
 // One consumer warpgroup. kGroup: which tiles it scores and which half of the columns it multiplies. kLate:
 // score the own tile before multiplying the other's P (see the order note in the loop).
-template <class Rows, int kGroup, bool kLate>
+template <int kGroup, bool kLate>
 struct Consumer {
-  using Operand = typename Rows::Operand;
+  using Operand = Bf16;
   static constexpr int kOwnNamed = kGroup == 0 ? kPublished0 : kPublished1;
   static constexpr int kOtherNamed = kGroup == 0 ? kPublished1 : kPublished0;
 
@@ -253,8 +142,8 @@ struct Consumer {
           wgmma_operand(place.stage(stage) + chunk * Config::kChunkBytes, Config::kSwizzleGroup, 16);
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        wgmma_n64_ss(Operand{}, s, q + 2 * step, k + 2 * step,
-                     i + step > 0 ? 1 : 0);  // 16 columns are 32 bytes
+        wgmma_ss<Operand, WgmmaB::kAlongK>(s, q + 2 * step, k + 2 * step,
+                                           i + step > 0 ? 1 : 0);  // 16 columns are 32 bytes
       }
     }
     wgmma_commit();
@@ -323,7 +212,8 @@ struct Consumer {
       const std::uint64_t v = values(stage, part);
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        wgmma_n128_ss(Operand{}, o[part], p + 2 * step, v + step * kValueStep, first && step == 0 ? 0 : 1);
+        wgmma_ss<Operand, WgmmaB::kAlongColumns>(o[part], p + 2 * step, v + step * kValueStep,
+                                                 first && step == 0 ? 0 : 1);
       }
       wgmma_commit();
     }
@@ -331,9 +221,8 @@ struct Consumer {
 
   // Softmax of the own tile, whose scores are complete; publishes P.
   __device__ __forceinline__ void publish(float (&s)[32], std::uint32_t (&p)[4][4], RowState& rows, float& c0,
-                                          float& c1, float scale0, float scale1, int stage,
-                                          std::int32_t first_token, std::int32_t limit0, std::int32_t limit1,
-                                          std::int32_t most) const {
+                                          float& c1, int stage, std::int32_t first_token, std::int32_t limit0,
+                                          std::int32_t limit1, std::int32_t most) const {
     if (first_token + Config::kTile > min(limit0, limit1)) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
@@ -353,8 +242,8 @@ struct Consumer {
     }
     top0 = fmaxf(top0, __shfl_xor_sync(~0U, top0, 1));
     top1 = fmaxf(top1, __shfl_xor_sync(~0U, top1, 1));
-    top0 = fmaxf(top0, __shfl_xor_sync(~0U, top0, 2)) * scale0;
-    top1 = fmaxf(top1, __shfl_xor_sync(~0U, top1, 2)) * scale1;
+    top0 = fmaxf(top0, __shfl_xor_sync(~0U, top0, 2)) * args.scale_log2;
+    top1 = fmaxf(top1, __shfl_xor_sync(~0U, top1, 2)) * args.scale_log2;
     c0 = 1.0F;
     c1 = 1.0F;
     if (top0 > rows.top0 + Config::kRaise) {  // also when the maximum is still -inf
@@ -378,10 +267,10 @@ struct Consumer {
     rows.sum1 *= c1;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      s[4 * i] = exp2_fast(fmaf(s[4 * i], scale0, -shift0));
-      s[4 * i + 1] = exp2_fast(fmaf(s[4 * i + 1], scale0, -shift0));
-      s[4 * i + 2] = exp2_fast(fmaf(s[4 * i + 2], scale1, -shift1));
-      s[4 * i + 3] = exp2_fast(fmaf(s[4 * i + 3], scale1, -shift1));
+      s[4 * i] = exp2_fast(fmaf(s[4 * i], args.scale_log2, -shift0));
+      s[4 * i + 1] = exp2_fast(fmaf(s[4 * i + 1], args.scale_log2, -shift0));
+      s[4 * i + 2] = exp2_fast(fmaf(s[4 * i + 2], args.scale_log2, -shift1));
+      s[4 * i + 3] = exp2_fast(fmaf(s[4 * i + 3], args.scale_log2, -shift1));
       rows.sum0 += s[4 * i] + s[4 * i + 1];
       rows.sum1 += s[4 * i + 2] + s[4 * i + 3];
     }
@@ -419,7 +308,8 @@ struct Consumer {
       const std::uint64_t v = values(stage, part);
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        wgmma_n128_rs(Operand{}, o[part], p[step], v + step * kValueStep, first && step == 0 ? 0 : 1);
+        wgmma_rs<Operand, WgmmaB::kAlongColumns>(o[part], p[step], v + step * kValueStep,
+                                                 first && step == 0 ? 0 : 1);
       }
       wgmma_commit();
     }
@@ -502,15 +392,7 @@ struct Consumer {
       const std::int32_t limit0 = visible_rows(args, piece.seq, min(first_row + row0, last_row) / args.heads);
       const std::int32_t limit1 =
           visible_rows(args, piece.seq, min(first_row + row0 + 8, last_row) / args.heads);
-      float scale0 = args.scale_log2;
-      float scale1 = args.scale_log2;
-      if constexpr (std::is_same_v<Operand, F16>) {
-        load_q_scaled(args, place, piece.seq, first_row);
-        scale0 *= load_shared(place.row_scale(row0));
-        scale1 *= load_shared(place.row_scale(row0 + 8));
-      } else {
-        barrier_wait(place.q_full(), pieces & 1);
-      }
+      barrier_wait(place.q_full(), pieces & 1);
       RowState rows;
       const int tiles = piece.end - piece.begin;
       int tile = (done & 1) == kGroup ? 0 : 1;  // own tiles are every other one
@@ -541,8 +423,7 @@ struct Consumer {
         }
         float c0;
         float c1;
-        publish(s, p, rows, c0, c1, scale0, scale1, stage, (piece.begin + tile) * Config::kTile, limit0,
-                limit1, most);
+        publish(s, p, rows, c0, c1, stage, (piece.begin + tile) * Config::kTile, limit0, limit1, most);
         if constexpr (kLate) {
           wgmma_wait<0>();
           if (tile > 0) {
@@ -559,7 +440,7 @@ struct Consumer {
         multiply_other(o, rows, kGroup ^ 1, other_parity, tile == 1);
         finish_and_release(kGroup ^ 1);
       }
-      if (std::is_same_v<Operand, Bf16> && lane == 0) barrier_arrive(place.q_empty());
+      if (lane == 0) barrier_arrive(place.q_empty());
       write(o, rows, piece, pieces, first_row);
       done += tiles;
       ++pieces;
@@ -573,8 +454,8 @@ __device__ inline void copy_q(const CUtensorMap& q_map, const Place& place, std:
   barrier_wait(place.q_empty(), (pieces & 1) ^ 1);
   barrier_expect(place.q_full(), Config::kTileBytes);
   for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
-    copy_tile_2d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(),
-                 chunk * Config::kChunkColumns, row);
+    copy_tile_3d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(),
+                 chunk * Config::kChunkColumns, row, 0);
   }
 }
 
@@ -617,172 +498,10 @@ __device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_ma
   }
 }
 
-// 16 bytes that nobody else will ask for, or zeros.
-__device__ __forceinline__ uint4 load_once(const unsigned char* from, bool seen) {
-  uint4 value;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %5, 0;\n"
-      "mov.b32 %0, 0;\n"
-      "mov.b32 %1, 0;\n"
-      "mov.b32 %2, 0;\n"
-      "mov.b32 %3, 0;\n"
-      "@p ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];\n"
-      "}\n"
-      : "=&r"(value.x), "=&r"(value.y), "=&r"(value.z), "=&r"(value.w)
-      : "l"(from), "r"(seen ? 1 : 0));
-  return value;
-}
-__device__ __forceinline__ std::uint32_t halves_of_e4m3(std::uint16_t pair) {
-  std::uint32_t halves;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
-  return halves;
-}
-// Two stored values times `scale`.
-__device__ __forceinline__ std::uint32_t scaled_halves_of_e4m3(std::uint16_t pair, float scale) {
-  const std::uint32_t halves = halves_of_e4m3(pair);
-  const float2 values = __half22float2(reinterpret_cast<const __half2&>(halves));
-  return pack(F16{}, values.x * scale, values.y * scale);
-}
-__device__ __forceinline__ std::uint32_t halves_of_bf16(std::uint32_t pair) {
-  return pack(F16{}, __uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
-}
-
-// Warpgroup 2 of the fp8 forms: loads rows into registers, converts them and stores them where the copy
-// engine would have put bf16 rows. A warp takes 16 rows of a tile: four lanes read 64 contiguous bytes of a
-// row, and the stores of eight lanes, an even and an odd row, meet no bank twice. Loads run half a tile ahead
-// of the conversion, in a ring of registers, and chunks are finished one after the other, so that the scores
-// of a tile begin while its end is still being converted.
-template <class Rows>
-struct Converter {
-  static constexpr bool kGrouped = Rows::kRowBytes == 656;
-  static constexpr int kLoads =
-      kGrouped ? 20 : 18;  // of 16 bytes, a thread and tile: two rows of every chunk; rope twice
-  static constexpr int kRing = kLoads / 2;
-  const int warp = (threadIdx.x / 32) % 4;
-  const int lane = threadIdx.x % 32;
-  const int quad = lane % 4;
-  const int row0 = 16 * warp + lane / 4;  // this thread's rows of a tile are row0 and row0 + 8
-
-  // A tile as this thread sees it.
-  struct Source {
-    const unsigned char* start;  // 16 bytes of the first 64 of row row0; all else lies at constant distances
-    bool seen[2];                // rows that nobody sees are not read: zeros take their place
-  };
-  __device__ __forceinline__ Source source(const MlaArgs& args, std::int32_t block, std::int32_t tile,
-                                           std::int32_t end, std::int32_t most) const {
-    const auto* start = static_cast<const unsigned char*>(args.kv) +
-                        (static_cast<std::int64_t>(block) * kMlaBlockSize + row0) * Rows::kRowBytes +
-                        16 * quad;
-    const std::int32_t row = tile * Config::kTile + row0;
-    return {start, {tile < end && row < most, tile < end && row + 8 < most}};
-  }
-  // Load number n: chunk n / 2 in the order of chunk_at, row n % 2. For 656-byte rows, loads 16 to 19 are
-  // rope: row n % 2, first or second half.
-  static __device__ __forceinline__ uint4 load(const Source& from, int n) {
-    const int row = 8 * (n % 2) * Rows::kRowBytes;
-    if (n < 2 * Config::kLatentChunks) {
-      return load_once(from.start + row + Config::kChunkColumns * chunk_at(n / 2), from.seen[n % 2]);
-    }
-    if constexpr (kGrouped)
-      return load_once(from.start + row + kMlaLatent + 16 + 64 * (n / 2 - 8), from.seen[n % 2]);
-    return load_once(from.start + row + kMlaLatent, from.seen[n % 2]);
-  }
-  __device__ __forceinline__ uint4 load_scales(const Source& from, int row) const {
-    return load_once(from.start - 16 * quad + 8 * row * Rows::kRowBytes + kMlaLatent, from.seen[row]);
-  }
-
-  __device__ __forceinline__ void store(std::uint32_t chunk_at_row, const uint4& stored, float scale) const {
-    const std::uint32_t words[4] = {stored.x, stored.y, stored.z, stored.w};
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      const auto pair = [&](int word, int shift) {
-        const auto two = static_cast<std::uint16_t>(words[word] >> shift);
-        return kGrouped ? scaled_halves_of_e4m3(two, scale) : halves_of_e4m3(two);
-      };
-      store_shared(chunk_at_row + (((2 * quad + k) ^ (row0 & 7)) << 4),
-                   make_uint4(pair(2 * k, 0), pair(2 * k, 16), pair(2 * k + 1, 0), pair(2 * k + 1, 16)));
-    }
-  }
-
-  __device__ inline void run(const MlaArgs& args, const Place& place, std::int32_t part) const {
-    MlaWalk walk(args, part);
-    MlaPiece piece;
-    std::uint32_t done = 0;
-    uint4 ring[kRing];
-    uint4 scales[2] = {};
-    while (walk.next(args, piece)) {
-      const std::int32_t most = most_rows(args, piece.seq);
-      if (most == 0) continue;
-      const std::int32_t* table = args.block_table + static_cast<std::int64_t>(piece.seq) * args.max_blocks;
-      Source from = source(args, load_entry(table, piece.begin), piece.begin, piece.end, most);
-      std::int32_t next_block = piece.begin + 1 < piece.end ? load_entry(table, piece.begin + 1) : 0;
-#pragma unroll
-      for (int n = 0; n < kRing; ++n) ring[n] = load(from, n);
-      if constexpr (kGrouped) {
-        scales[0] = load_scales(from, 0);
-        scales[1] = load_scales(from, 1);
-      }
-      for (std::int32_t tile = piece.begin; tile < piece.end; ++tile, ++done) {
-        const Source next = source(args, next_block, tile + 1, piece.end, most);
-        next_block = tile + 2 < piece.end ? load_entry(table, tile + 2) : 0;
-        uint4 next_scales[2] = {};
-        if constexpr (kGrouped) {
-          next_scales[0] = load_scales(next, 0);
-          next_scales[1] = load_scales(next, 1);
-        }
-        const int stage = done & 1;
-        const std::uint32_t parity = ((done / 2) & 1) ^ 1;
-        const std::uint32_t row_at = place.stage(stage) + row0 * 128;
-#pragma unroll
-        for (int n = 0; n < kLoads; ++n) {
-          const int i = n < 2 * Config::kLatentChunks ? n / 2 : Config::kLatentChunks;
-          const int chunk = chunk_at(i);
-          const std::uint32_t to = row_at + chunk * Config::kChunkBytes + (n % 2) * 8 * 128;
-          if (n < 2 * Config::kLatentChunks && n % (2 * Config::kQuarterChunks) == 0) {
-            barrier_wait(place.empty(stage, chunk / Config::kQuarterChunks), parity);
-          }
-          if (kGrouped && chunk == Config::kRopeChunk) {
-            const uint4& rope = ring[n % kRing];
-            store_shared(to + (((quad + 4 * (n / 2 - 8)) ^ (row0 & 7)) << 4),
-                         make_uint4(halves_of_bf16(rope.x), halves_of_bf16(rope.y), halves_of_bf16(rope.z),
-                                    halves_of_bf16(rope.w)));
-          } else {
-            const uint4& four = scales[n % 2];
-            const int group = chunk / 2;
-            const std::uint32_t bits = group == 0   ? four.x
-                                       : group == 1 ? four.y
-                                       : group == 2 ? four.z
-                                                    : four.w;
-            store(to, ring[n % kRing], __uint_as_float(bits));
-          }
-          ring[n % kRing] = n + kRing < kLoads ? load(from, n + kRing) : load(next, n + kRing - kLoads);
-          const bool last = n == kLoads - 1;
-          if (last ||
-              (n < 2 * Config::kLatentChunks && n % 4 == 3)) {  // a quarter is complete; at the end, rope
-            fence_async_proxy();
-            __syncwarp();
-            if (lane == 0) {
-              barrier_arrive(place.full(stage, chunk));
-              if (!last) barrier_arrive(place.full(stage, chunk - 1));
-            }
-          }
-        }
-        scales[0] = next_scales[0];
-        scales[1] = next_scales[1];
-        from = next;
-      }
-    }
-  }
-};
-
 // A block is given 168 registers a thread at its start, and more than their sum would be waited for in vain.
-template <class Rows>
-inline constexpr bool kRegistersFit = 2 * Rows::kConsumerRegisters + Rows::kFillerRegisters <= 3 * 168;
-static_assert(kRegistersFit<RowsBf16> && kRegistersFit<RowsFp8> && kRegistersFit<RowsFp8Grouped>);
+static_assert(2 * Config::kConsumerRegisters + Config::kFillerRegisters <= 3 * 168);
 
-template <class Rows, bool kLate>
+template <bool kLate>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     decode_kernel(const __grid_constant__ MlaArgs args, const __grid_constant__ CUtensorMap q_map,
                   const __grid_constant__ CUtensorMap kv_map) {
@@ -792,10 +511,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   const std::int32_t part = blockIdx.y;
 
   if (threadIdx.x == 0) {
-    constexpr int kFills =
-        Rows::kBulkCopy ? 1 : 4;  // arrivals that complete a chunk: the copy's thread, or one a warp
     for (int stage = 0; stage < Config::kStages; ++stage) {
-      for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_init(place.full(stage, chunk), kFills);
+      for (int chunk = 0; chunk < Config::kChunks; ++chunk) barrier_init(place.full(stage, chunk), 1);
       for (int quarter = 0; quarter < Config::kQuarters; ++quarter) {
         barrier_init(place.empty(stage, quarter), 4);
       }
@@ -812,20 +529,14 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   const int group =
       __shfl_sync(~0U, threadIdx.x / 128, 0);  // tells the compiler that warps do not diverge here
   if (group == 2) {
-    give_registers<Rows::kFillerRegisters>();
-    if constexpr (Rows::kBulkCopy) {
-      if (threadIdx.x < Config::kConsumers + 32) {
-        fill_by_copy(args, q_map, kv_map, place, part, first_row);
-      }
-    } else {
-      Converter<Rows>().run(args, place, part);
-    }
+    give_registers<Config::kFillerRegisters>();
+    if (threadIdx.x < Config::kConsumers + 32) fill_by_copy(args, q_map, kv_map, place, part, first_row);
   } else {
-    take_registers<Rows::kConsumerRegisters>();
+    take_registers<Config::kConsumerRegisters>();
     if (group == 0) {
-      Consumer<Rows, 0, false>(args, place).run(part, first_row);
+      Consumer<0, false>(args, place).run(part, first_row);
     } else {
-      Consumer<Rows, 1, kLate>(args, place).run(part, first_row);
+      Consumer<1, kLate>(args, place).run(part, first_row);
     }
   }
 }

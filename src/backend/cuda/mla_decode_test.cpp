@@ -199,6 +199,33 @@ TEST(MlaDecode, ScalesOfFp8RowsAreApplied) {
   }
 }
 
+// Products on e4m3: queries and probabilities keep four significant bits. The bounds are for these inputs
+// (rows and queries of unit normals: scores of spread 1.7); docs/reference/mla-decode-h200.md has what was
+// measured.
+TEST(MlaDecode, ProductsOfE4m3StayWithinTheirBounds) {
+  if (!is_hopper()) GTEST_SKIP() << "needs compute capability 9.0";
+  MlaCaseOptions o{.kv = KvFormat::kFp8, .kernel = MlaKernel::kSm90, .fp8_math = true};
+  for (const std::vector<std::int32_t>& lengths :
+       std::vector<std::vector<std::int32_t>>{{1, 63, 64, 65, 0, 129}, {4097, 200, 3000}, {131072}}) {
+    for (const int q_tokens : {1, 4}) {
+      o.lengths = lengths;
+      o.q_tokens = q_tokens;
+      const MlaCase problem(o);
+      const auto output = problem.run();
+      const MlaCaseError error = problem.compare(output);
+      EXPECT_LE(error.out, 0.2) << error.first_wrong;
+      EXPECT_LE(error.lse, 0.25) << error.first_wrong;
+      EXPECT_EQ(output, problem.run_graph());
+      RecordProperty("out_" + std::to_string(lengths[0]) + "_" + std::to_string(q_tokens),
+                     std::to_string(error.out));
+      RecordProperty("lse_" + std::to_string(lengths[0]) + "_" + std::to_string(q_tokens),
+                     std::to_string(error.lse));
+      std::printf("fp8_math: longest %d, q %d: out %.4f lse %.4f\n",
+                  *std::max_element(lengths.begin(), lengths.end()), q_tokens, error.out, error.lse);
+    }
+  }
+}
+
 TEST(MlaDecodeLayout, RefusesWhatItCannotDo) {
   const DeviceTraits hopper{.multiprocessors = 132, .capability = 90, .shared_bytes_a_block = 232448};
   const MlaDecodeShape good{.seqs = 4, .heads = 64, .max_blocks = 10};
@@ -212,6 +239,7 @@ TEST(MlaDecodeLayout, RefusesWhatItCannotDo) {
   EXPECT_EQ(kind([](auto& s) { s.heads = 129; }, hopper), ErrorKind::kUnsupported);
   EXPECT_EQ(kind([](auto& s) { s.heads = 0; }, hopper), ErrorKind::kUnsupported);
   EXPECT_EQ(kind([](auto& s) { s.q_tokens = 9; }, hopper), ErrorKind::kUnsupported);
+  EXPECT_EQ(kind([](auto& s) { s.fp8_math = true; }, hopper), ErrorKind::kUnsupported);  // bf16 rows
   EXPECT_EQ(kind([](auto& s) { s.seqs = 0; }, hopper), ErrorKind::kTooLarge);
   EXPECT_EQ(kind([](auto& s) { s.kv = KvFormat::kF32; }, hopper), ErrorKind::kUnsupported);
   EXPECT_EQ(kind(

@@ -99,8 +99,11 @@ void launch_mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& leng
 void launch_mla_merge(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream);
 void launch_mla_decode_bf16_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, const KvLayer& kv,
                                  cudaStream_t stream);
-void launch_mla_decode_fp8_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream);
-void launch_mla_decode_fp8_grouped_sm90(const MlaDecodeLayout& layout, const MlaArgs& args,
+void launch_mla_decode_fp8_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, const KvLayer& kv,
+                                cudaStream_t stream);
+void launch_mla_decode_fp8_math_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, const KvLayer& kv,
+                                     cudaStream_t stream);
+void launch_mla_decode_fp8_grouped_sm90(const MlaDecodeLayout& layout, const MlaArgs& args, const KvLayer& kv,
                                         cudaStream_t stream);
 void launch_mla_decode_portable(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t stream);
 

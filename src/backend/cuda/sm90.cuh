@@ -54,18 +54,26 @@ __device__ inline void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// Whether `mine` holds for any of the `threads` threads that meet.
+__device__ inline bool named_any(int id, int threads, bool mine) {
+  std::uint32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred p, q;\n"
+      "setp.ne.b32 p, %3, 0;\n"
+      "barrier.cta.red.or.pred q, %1, %2, p;\n"
+      "selp.u32 %0, 1, 0, q;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(mine ? 1 : 0)
+      : "memory");
+  return any != 0;
+}
+
 // --- ordering between ordinary accesses to shared memory and those of the tensor cores and the copy engine
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // --- bulk tensor copies, global to shared, completing bytes on an mbarrier
-__device__ inline void copy_tile_2d(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x,
-                                    int y) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
-      "[%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y)
-      : "memory");
-}
 __device__ inline void copy_tile_3d(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x,
                                     int y, int z) {
   asm volatile(
@@ -91,11 +99,79 @@ __device__ inline std::uint64_t wgmma_operand(std::uint32_t address, std::uint32
   return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) | static_cast<std::uint64_t>(chunk >> 4) << 16 |
          static_cast<std::uint64_t>(group >> 4) << 32 | std::uint64_t{1} << 62;
 }
+// The same for rows of 64 bytes (16-byte column c of row r lies at c ^ (r / 2 % 4)), the k direction
+// contiguous.
+__device__ inline std::uint64_t wgmma_operand_64(std::uint32_t address) {
+  return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) | std::uint64_t{1} << 16 |
+         static_cast<std::uint64_t>(8 * 64 >> 4) << 32 | std::uint64_t{2} << 62;
+}
+
+// The descriptor of what lies `bytes` further: an addition in the low half only, where addresses are.
+__device__ __forceinline__ std::uint64_t wgmma_advance(std::uint64_t operand, int bytes) {
+  const auto low = static_cast<std::uint32_t>(operand) + static_cast<std::uint32_t>(bytes >> 4);
+  std::uint64_t moved;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(moved) : "r"(low), "r"(static_cast<std::uint32_t>(operand >> 32)));
+  return moved;
+}
+
+// A value that the compiler cannot know: sums of it and constants are computed where they are used, and not
+// once for all turns of a loop, which would take a register each.
+__device__ __forceinline__ std::uint64_t pinned(std::uint64_t value) {
+  asm volatile("" : "+l"(value));
+  return value;
+}
+
+// --- shared memory by address
+__device__ __forceinline__ float load_shared(std::uint32_t address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ float2 load_shared_2(std::uint32_t address) {
+  float2 value;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ uint4 load_shared_4(std::uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, std::uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, uint4 value) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
 
 // Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void store_matrices(std::uint32_t address, const std::uint32_t (&m)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m[0]),
                "r"(m[1]), "r"(m[2]), "r"(m[3])
+               : "memory");
+}
+__device__ inline void store_matrices_transposed(std::uint32_t address, const std::uint32_t (&m)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(m[0]), "r"(m[1]), "r"(m[2]), "r"(m[3])
+               : "memory");
+}
+__device__ inline void store_matrices_transposed(std::uint32_t address, const std::uint32_t (&m)[2]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(m[0]),
+               "r"(m[1])
+               : "memory");
+}
+__device__ inline void load_matrices_transposed(std::uint32_t (&m)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
                : "memory");
 }
 

@@ -120,6 +120,8 @@ int run(int argc, char** argv) {
       search = true;
     else if (word == "uneven")
       uneven = true;
+    else if (word == "math")
+      experiment.fp8_math = true;
     else if (word == "portable")
       portable = true;
     else if (word == "bf16")

@@ -92,7 +92,8 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
                                          .max_blocks = max_blocks,
                                          .fixed_split_tiles = problem.fixed_split_tiles,
                                          .kernel = problem.kernel,
-                                         .parts = problem.parts},
+                                         .parts = problem.parts,
+                                         .fp8_math = problem.fp8_math},
                                         cuda::traits_of(device));
   TS_CHECK(layout.ok(), layout.error().message());
   if (problem.late >= 0) layout->late = problem.late != 0;

@@ -22,6 +22,7 @@ struct MlaBenchCase {
   cuda::MlaKernel kernel = cuda::MlaKernel::kAuto;
   std::int32_t fixed_split_tiles = 0;
   std::int32_t parts = 0;
+  bool fp8_math = false;
   // Experiments: override what the layout chose. -1: leave it.
   std::int32_t late = -1;
   std::int32_t piece_overhead = -1;

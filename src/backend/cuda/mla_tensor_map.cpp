@@ -1,0 +1,55 @@
+#include "backend/cuda/mla_tensor_map.h"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/mla_decode.h"
+
+namespace tessera::cuda {
+namespace {
+
+using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                            const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                            CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+// The driver's function, found at run time so that nothing links against the driver.
+Encode find_encode() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  TS_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
+                                           &found));
+  if (function == nullptr || found != cudaDriverEntryPointSuccess) {
+    throw DeviceError("the driver has no cuTensorMapEncodeTiled; driver 525 or newer is needed");
+  }
+  return reinterpret_cast<Encode>(function);
+}
+
+}  // namespace
+
+CUtensorMap map_rows(const MlaRowMap& rows) {
+  CUtensorMap map;
+  const std::int64_t element = rows.bf16 ? 2 : 1;
+  const cuuint64_t extent[3] = {static_cast<cuuint64_t>(rows.row_bytes / element),
+                                static_cast<cuuint64_t>(rows.rows), static_cast<cuuint64_t>(rows.outer)};
+  const cuuint64_t stride[2] = {static_cast<cuuint64_t>(rows.row_bytes),
+                                static_cast<cuuint64_t>(rows.row_bytes * rows.rows)};
+  const cuuint32_t box[3] = {static_cast<cuuint32_t>(rows.box_bytes / element), kMlaBlockSize, 1};
+  const cuuint32_t step[3] = {1, 1, 1};
+  const CUtensorMapSwizzle swizzle = !rows.swizzled          ? CU_TENSOR_MAP_SWIZZLE_NONE
+                                     : rows.box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                             : CU_TENSOR_MAP_SWIZZLE_64B;
+  const CUresult status =
+      find_encode()(&map, rows.bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8, 3,
+                    const_cast<void*>(rows.data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS) {
+    throw DeviceError("cuTensorMapEncodeTiled refused [" + std::to_string(rows.outer) + ", " +
+                      std::to_string(rows.rows) + ", " + std::to_string(rows.row_bytes) + " bytes]: error " +
+                      std::to_string(static_cast<int>(status)));
+  }
+  return map;
+}
+
+}  // namespace tessera::cuda
