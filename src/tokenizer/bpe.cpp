@@ -20,10 +20,12 @@ std::uint64_t key_of(std::int32_t left, std::int32_t right) {
 }
 
 // Words of text are short: look for the lowest rank from the left, merge, repeat.
-void merge_short(const MergeTable& merges, std::int32_t* symbols, std::size_t count,
-                 std::vector<std::int32_t>& ids) {
+std::size_t merge_short(const MergeTable& merges, std::int32_t* symbols, std::size_t count,
+                        std::vector<std::int32_t>& ids) {
   std::array<Merge, kShortPiece> pairs;  // pairs[i]: of symbols i and i + 1
+  std::size_t asked = 0;
   const auto look_up = [&](std::size_t i) {
+    ++asked;
     pairs[i] = merges.find(symbols[i], symbols[i + 1]);
     if (pairs[i].rank < 0) pairs[i].rank = kNoRank;
   };
@@ -44,6 +46,7 @@ void merge_short(const MergeTable& merges, std::int32_t* symbols, std::size_t co
     if (best > 0) look_up(best - 1);
   }
   ids.insert(ids.end(), symbols, symbols + count);
+  return asked;
 }
 
 // Long pieces: a linked list of symbols, and for each rank the places where a pair of this rank stood when it
@@ -60,7 +63,7 @@ class LongMerge {
     }
   }
 
-  void run(std::vector<std::int32_t>& ids) {
+  std::size_t run(std::vector<std::int32_t>& ids) {
     for (std::uint32_t i = 0; i < symbols_.size(); ++i) remember(i);
     while (!ranks_.empty()) {
       const std::int32_t rank = ranks_.top();
@@ -69,6 +72,7 @@ class LongMerge {
       if (merge.rank == rank) apply(at, merge);
     }
     for (std::uint32_t i = 0; i != kEnd; i = next_[i]) ids.push_back(symbols_[i]);
+    return asked_;
   }
 
  private:
@@ -81,8 +85,9 @@ class LongMerge {
     bool in_order = true;
   };
 
-  Merge merge_at(std::uint32_t at) const {
+  Merge merge_at(std::uint32_t at) {
     if (symbols_[at] == kGone || next_[at] == kEnd) return {};
+    ++asked_;
     return merges_.find(symbols_[at], symbols_[next_[at]]);
   }
 
@@ -120,7 +125,8 @@ class LongMerge {
   }
 
   const MergeTable& merges_;
-  std::vector<std::int32_t> symbols_;                // kGone: merged into a symbol before it
+  std::vector<std::int32_t> symbols_;  // kGone: merged into a symbol before it
+  std::size_t asked_ = 0;
   std::vector<std::uint32_t> next_, previous_;       // living neighbours, kEnd at the ends
   std::unordered_map<std::int32_t, Places> places_;  // by rank
   std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>>
@@ -178,11 +184,11 @@ MergeTable MergeTable::from_ranks(const Vocabulary& vocabulary, std::int32_t ent
   return table;
 }
 
-void bpe_encode(const BpeModel& model, std::string_view piece, std::vector<std::int32_t>& ids) {
+std::size_t bpe_encode(const BpeModel& model, std::string_view piece, std::vector<std::int32_t>& ids) {
   if (model.whole_piece_first) {
     if (const auto id = model.vocabulary.id_of(piece)) {
       ids.push_back(*id);
-      return;
+      return 0;
     }
   }
   const auto id_of_byte = [&](char byte) { return model.byte_ids[static_cast<unsigned char>(byte)]; };
@@ -192,15 +198,14 @@ void bpe_encode(const BpeModel& model, std::string_view piece, std::vector<std::
     for (const char byte : piece) {
       if (id_of_byte(byte) >= 0) symbols[count++] = id_of_byte(byte);
     }
-    merge_short(model.merges, symbols.data(), count, ids);
-    return;
+    return merge_short(model.merges, symbols.data(), count, ids);
   }
   std::vector<std::int32_t> symbols;
   symbols.reserve(piece.size());
   for (const char byte : piece) {
     if (id_of_byte(byte) >= 0) symbols.push_back(id_of_byte(byte));
   }
-  if (!symbols.empty()) LongMerge(model.merges, std::move(symbols)).run(ids);
+  return symbols.empty() ? 0 : LongMerge(model.merges, std::move(symbols)).run(ids);
 }
 
 }  // namespace tessera

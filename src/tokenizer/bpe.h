@@ -53,7 +53,8 @@ struct BpeModel {
   bool whole_piece_first = true;  // a piece that is an entry is that token, whatever merges would give
 };
 
-// Appends the ids of `piece` to `ids`. Time O(n log n) in the bytes of the piece, whatever they are.
-void bpe_encode(const BpeModel& model, std::string_view piece, std::vector<std::int32_t>& ids);
+// Appends the ids of `piece` to `ids`. Time O(n log n) in the bytes of the piece, whatever they are. Returns
+// how often the merge table was asked, which is what most of the time goes to.
+std::size_t bpe_encode(const BpeModel& model, std::string_view piece, std::vector<std::int32_t>& ids);
 
 }  // namespace tessera

@@ -1,7 +1,9 @@
 #include "tokenizer/unicode/utf8.h"
 
 #include <gtest/gtest.h>
+#include <utf8proc.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "tokenizer/unicode/characters.h"
@@ -81,6 +83,37 @@ TEST(Characters, NfcComposesAndOrdersMarks) {
   EXPECT_EQ(to_nfc("e\xCC\x81"), "\xC3\xA9");
   EXPECT_EQ(to_nfc("plain"), "plain");
   EXPECT_EQ(to_nfc("\xE1\x84\x80\xE1\x85\xA1"), "\xEA\xB0\x80");
+}
+
+// utf8proc's own composition judges, on texts short enough for its quadratic ordering of marks.
+TEST(Characters, NfcIsWhatUtf8procComposes) {
+  const std::u32string alphabet =
+      U"ae\u0301\u0316\u0327\u0344\u0f71\u0f73\u0f80\u1100\u1161\u11a8\u00e9\u1f82\u212b\u0340\u4e2d";
+  for (std::uint32_t seed = 1; seed <= 2'000; ++seed) {
+    std::mt19937 random(seed);
+    std::u32string points;
+    for (std::size_t n = random() % 12; n > 0; --n) points += alphabet[random() % alphabet.size()];
+    const std::string text = points_to_utf8(points);
+    utf8proc_uint8_t* made = utf8proc_NFC(reinterpret_cast<const utf8proc_uint8_t*>(text.c_str()));
+    const std::string expected(reinterpret_cast<const char*>(made));
+    std::free(made);
+    ASSERT_EQ(to_nfc(text), expected) << "seed " << seed;
+  }
+}
+
+// Ordered by swapping neighbours, as utf8proc does it, this takes hours.
+TEST(Characters, MillionsOfMarksInTheWrongOrderAreOrdered) {
+  std::string text = "a";
+  std::string expected = "a";
+  constexpr int kPairs = 1'000'000;
+  for (int i = 0; i < kPairs; ++i) text += "\xCC\x88\xCC\x96";  // above (class 230), below (220)
+  for (int i = 0; i < kPairs; ++i) expected += "\xCC\x96";
+  expected.replace(0, 1, "\xC3\xA4");  // the first mark above composes
+  for (int i = 1; i < kPairs; ++i) expected += "\xCC\x88";
+  EXPECT_TRUE(to_nfc(text) == expected);
+  std::string vowels;  // one point of class 0 that decomposes to marks of two classes
+  for (int i = 0; i < kPairs; ++i) vowels += "\xE0\xBD\xB3";
+  EXPECT_EQ(to_nfc(vowels).size(), 2U * 3U * kPairs);
 }
 
 TEST(Characters, WhatReprEscapesIsNotPrintable) {
