@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <utility>
 
 #include "backend/uniform_draw.h"
 #include "base/check.h"
@@ -10,8 +10,13 @@
 
 namespace tessera {
 
+// By insertion: the list is short and nearly sorted, and std::stable_sort would allocate.
 void sort_by_drafts(std::vector<Drafting>& drafting) {
-  std::ranges::stable_sort(drafting, std::ranges::greater(), &Drafting::drafts);
+  for (std::size_t i = 1; i < drafting.size(); ++i) {
+    for (std::size_t j = i; j > 0 && drafting[j - 1].drafts < drafting[j].drafts; --j) {
+      std::swap(drafting[j - 1], drafting[j]);
+    }
+  }
 }
 
 std::int32_t still_drafting(std::span<const Drafting> drafting, std::int32_t drafts) {
