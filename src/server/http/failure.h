@@ -1,5 +1,5 @@
-// What may be logged of an exception that reached a border. Messages of JSON parsers quote their input, which
-// is the client's text and stays out of logs.
+// What may be logged of an exception that reached a border. Messages that quote may quote a client's text,
+// which stays out of logs.
 #pragma once
 
 #include <string>

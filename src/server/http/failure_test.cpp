@@ -27,5 +27,10 @@ TEST(Failure, LeavesOutWhatJsonParsersQuote) {
             "[json.exception.parse_error.101]");
 }
 
+TEST(Failure, LeavesOutWhatAnybodyQuotes) {
+  EXPECT_EQ(described(std::out_of_range("no token for \"my secret\" at 7")), "no token for (left out)");
+  EXPECT_EQ(described(std::runtime_error("cannot render 'my secret'")), "cannot render (left out)");
+}
+
 }  // namespace
 }  // namespace tessera::http
