@@ -16,6 +16,7 @@
 #include "speculative/hidden_state_proposer.h"
 #include "speculative/model_proposer.h"
 #include "speculative/ngram_proposer.h"
+#include "speculative/verification.h"
 #include "support/draft_rig.h"
 #include "support/golden.h"
 
@@ -35,6 +36,9 @@ struct LoopOptions {
   std::int32_t chunk = 1000;  // of prompts
   KvFormat draft_format = KvFormat::kF32;
   Communicator* tp = nullptr;
+  float temperature = 0;  // above 0: requests sample, each with its slot as seed
+  bool draws_drafts = false;
+  bool keeps_seed = false;
 };
 
 struct Sequence {
@@ -43,6 +47,7 @@ struct Sequence {
   std::int32_t computed = 0;  // rows of the target's cache that stand
   std::vector<std::int32_t> table = {};
   std::vector<std::int32_t> drafts = {};  // to be verified in the next step
+  std::vector<float> probs = {};          // what they were drawn from
   std::int32_t proposed = 0, accepted = 0, steps = 0;
 
   std::vector<std::int32_t> output() const { return {tokens.begin() + prompt, tokens.end()}; }
@@ -100,7 +105,7 @@ class Loop {
     const Tensor hidden = rig_.target->forward(batch_.upload(), cache_.layers);
     std::vector<std::int32_t> all(static_cast<std::size_t>(rows)), best(all.size());
     std::iota(all.begin(), all.end(), 0);
-    rig_.target->argmax(hidden, all.data(), rows, best.data());
+    if (options_.temperature <= 0) rig_.target->argmax(hidden, all.data(), rows, best.data());
 
     std::vector<ProposerWork> work;
     std::vector<std::vector<std::int32_t>> standing(slots.size());
@@ -108,6 +113,12 @@ class Loop {
       Sequence& s = sequences_.at(slots[i]);
       const bool decode = decodes(s);
       const std::int32_t first_position = s.computed;
+      if (options_.temperature > 0) {
+        verify(slots[i], s, hidden,
+               std::span(all).subspan(static_cast<std::size_t>(first_rows[i]),
+                                      static_cast<std::size_t>(counts[i])),
+               std::span(best).subspan(static_cast<std::size_t>(first_rows[i])));
+      }
       const auto result = [&](std::int32_t row) {
         return best[static_cast<std::size_t>(first_rows[i] + row)];
       };
@@ -137,10 +148,17 @@ class Loop {
                       .first_position = first_position,
                       .tokens = standing[i],
                       .block_table = s.table,
-                      .drafts = may_draft ? wanted(slots[i]) : 0});
+                      .drafts = may_draft ? wanted(slots[i]) : 0,
+                      .temperature = options_.temperature,
+                      .seed = static_cast<std::uint64_t>(slots[i]),
+                      .draw = s.tokens.size() - static_cast<std::size_t>(s.prompt),
+                      .keeps_seed = options_.keeps_seed});
     }
     proposer_->propose(work, rig_.target->aux_states(), std::span(proposals_).first(work.size()));
-    for (std::size_t i = 0; i < slots.size(); ++i) sequences_.at(slots[i]).drafts = proposals_[i].tokens;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      sequences_.at(slots[i]).drafts = proposals_[i].tokens;
+      sequences_.at(slots[i]).probs = proposals_[i].probs;
+    }
   }
 
   Sequence& sequence(std::int32_t slot) { return sequences_.at(slot); }
@@ -161,6 +179,28 @@ class Loop {
   const Sequence& last() const { return last_; }
 
  private:
+  // Samples the last row and those of drafts as the target would: tokens[i] for rows[i].
+  void verify(std::int32_t slot, const Sequence& s, const Tensor& hidden, std::span<const std::int32_t> rows,
+              std::span<std::int32_t> tokens) {
+    SamplingRow next;
+    next.temperature = options_.temperature;
+    next.top_p = 0.95F;
+    next.seed = static_cast<std::uint64_t>(slot);
+    next.draw = s.tokens.size() - static_cast<std::size_t>(s.prompt);
+    verification_.clear();
+    verification_.add({.next = next,
+                       .drafts = s.drafts,
+                       .end_tokens = {},
+                       .probs = s.probs,
+                       .token_ids = proposer_->token_ids()});
+    const std::size_t count = 1 + s.drafts.size();
+    const Tensor logits =
+        rig_.target->logits(hidden, rows.data() + rows.size() - count, static_cast<std::int64_t>(count));
+    std::vector<SampledToken> results(count);
+    rig_.backend->verify(logits, verification_.rows(), verification_.drafts(), results);
+    for (std::size_t i = 0; i < count; ++i) tokens[rows.size() - count + i] = results[i].token;
+  }
+
   bool has_draft_checkpoint() const { return options_.method != "draft_model" && options_.method != "ngram"; }
   static bool decodes(const Sequence& s) { return s.computed >= s.prompt; }
   static StepLimits target_limits() {
@@ -194,6 +234,7 @@ class Loop {
                                          .positions = kMaxLen,
                                          .most_drafts = options_.most_drafts,
                                          .deferred_rows = options_.deferred_rows,
+                                         .draws_drafts = options_.draws_drafts,
                                          .cache = hidden_options().cache};
       auto model = load_model(
           rig_.target_checkpoint, *rig_.backend,
@@ -212,6 +253,7 @@ class Loop {
   RowBatch batch_;
   std::unique_ptr<Proposer> proposer_;
   std::vector<Proposal> proposals_;
+  VerificationRows verification_;
   std::map<std::int32_t, Sequence> sequences_;
   Sequence last_;
 };
@@ -368,6 +410,41 @@ TEST_P(Proposers, FewBlocksGiveFewDrafts) {
   const std::vector<std::int32_t> output = loop.sequence(0).output();
   EXPECT_EQ(output.size(), 17U);
   EXPECT_TRUE(std::equal(output.begin(), output.end(), prompt.greedy.begin()));
+}
+
+// A seed's tokens are the same without drafts, with chosen ones, and with drawn ones that keep the seed.
+TEST_P(Proposers, SeededTokensAreThoseWithoutSpeculation) {
+  const std::string method = GetParam();
+  const GoldenPrompt prompt = golden_prompt("chat");
+  for (const float temperature : {0.7F, 1.0F}) {
+    Loop plain({.method = method, .most_drafts = drafts_of(method), .temperature = temperature});
+    const auto expected = plain.generate(prompt.ids, 60, 0);
+    EXPECT_EQ(plain.generate(prompt.ids, 60, drafts_of(method)), expected) << temperature;
+    Loop drawn({.method = method,
+                .most_drafts = drafts_of(method),
+                .temperature = temperature,
+                .draws_drafts = method != "ngram",
+                .keeps_seed = true});
+    EXPECT_EQ(drawn.generate(prompt.ids, 60, drafts_of(method)), expected) << temperature;
+  }
+}
+
+// Drawn and verified by rejection: the law is verified elsewhere; here, that what was drawn and what it was
+// drawn from belong together, which shows in how many stand.
+TEST_P(Proposers, DrawnDraftsStandByRejectionSampling) {
+  const std::string method = GetParam();
+  if (method == "ngram") GTEST_SKIP() << "has no distribution";
+  const std::map<std::string, double> least = {
+      {"eagle3", 0.9}, {"eagle3-mla", 1.1}, {"dflash", 1.2}, {"draft_model", 2.5}};
+  Loop loop({.method = method, .most_drafts = drafts_of(method), .temperature = 0.7F, .draws_drafts = true});
+  double accepted = 0, steps = 0;
+  for (const char* name : {"len7", "len64", "chat"}) {
+    loop.generate(golden_prompt(name).ids, 100, drafts_of(method));
+    accepted += loop.last().accepted;
+    steps += loop.last().steps;
+  }
+  RecordProperty("accepted_per_step", std::to_string(accepted / steps));
+  EXPECT_GE(accepted / steps, least.at(method)) << method;
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, Proposers,

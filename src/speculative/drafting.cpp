@@ -55,9 +55,15 @@ void TokenChoice::choose(LogitSource& source, std::span<const ProposerWork> work
   tokens_.resize(rows_.size());
   if (draws_) {
     const Tensor logits = source.logits(device_rows, count);
+    const std::span<const std::int32_t> ids = source.token_ids();
+    logits_.resize(static_cast<std::size_t>(logits.cols));
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const auto at = static_cast<std::size_t>(active[i].work);
-      tokens_[i] = draw(source, logits, i, work[at], index, proposals[at]);
+      backend_.copy_to_host(logits_.data(), logits.row_range(static_cast<std::int64_t>(i), 1).data,
+                            logits_.size() * sizeof(float));
+      backend_.synchronise();
+      const std::int32_t entry = draw(work[at], index, proposals[at]);
+      tokens_[i] = entry < 0 || ids.empty() ? entry : ids[static_cast<std::size_t>(entry)];
     }
   } else {
     auto* device_tokens = static_cast<std::int32_t*>(device_tokens_.get());
@@ -75,25 +81,20 @@ void TokenChoice::choose(LogitSource& source, std::span<const ProposerWork> work
   sort_by_drafts(drafting);
 }
 
-std::int32_t TokenChoice::draw(LogitSource& source, const Tensor& logits, std::size_t row,
-                               const ProposerWork& work, std::int32_t index, Proposal& proposal) {
-  logits_.resize(static_cast<std::size_t>(logits.cols));
-  backend_.copy_to_host(logits_.data(), logits.row_range(static_cast<std::int64_t>(row), 1).data,
-                        logits_.size() * sizeof(float));
-  backend_.synchronise();
-  std::int32_t entry = -1;
-  if (work.temperature > 0) {
-    const std::size_t before = proposal.probs.size();
-    const std::uint64_t number = work.draw + static_cast<std::uint64_t>(index);
-    proposal.probs.resize(before + logits_.size());
-    entry = draw_draft(logits_, work.temperature, uniform_draw(work.seed, number, DrawFor::kDraft),
-                       std::span(proposal.probs).subspan(before));
-    if (entry < 0) proposal.probs.resize(before);
-  } else if (std::ranges::none_of(logits_, [](float x) { return std::isnan(x); })) {
-    entry = static_cast<std::int32_t>(std::ranges::max_element(logits_) - logits_.begin());
+std::int32_t TokenChoice::draw(const ProposerWork& work, std::int32_t index, Proposal& proposal) {
+  if (work.temperature <= 0) {  // a greedy request's drafts are chosen
+    const bool nan = std::ranges::any_of(logits_, [](float x) { return std::isnan(x); });
+    return nan ? -1 : static_cast<std::int32_t>(std::ranges::max_element(logits_) - logits_.begin());
   }
-  const std::span<const std::int32_t> ids = source.token_ids();
-  return entry < 0 || ids.empty() ? entry : ids[static_cast<std::size_t>(entry)];
+  const std::uint64_t number = work.draw + static_cast<std::uint64_t>(index);
+  probs_.resize(logits_.size());
+  if (work.keeps_seed) {
+    return draw_draft(logits_, work.temperature, uniform_draw(work.seed, number, DrawFor::kToken), probs_);
+  }
+  const double uniform = uniform_draw(work.seed, number, DrawFor::kDraft);
+  const std::int32_t entry = draw_draft(logits_, work.temperature, uniform, probs_);
+  if (entry >= 0) proposal.probs.insert(proposal.probs.end(), probs_.begin(), probs_.end());
+  return entry;
 }
 
 }  // namespace tessera

@@ -48,13 +48,13 @@ class TokenChoice {
   const std::int32_t* on_device(std::span<const std::int32_t> rows);
 
  private:
-  std::int32_t draw(LogitSource& source, const Tensor& logits, std::size_t row, const ProposerWork& work,
-                    std::int32_t index, Proposal& proposal);
+  // Of logits_.
+  std::int32_t draw(const ProposerWork& work, std::int32_t index, Proposal& proposal);
 
   Backend& backend_;
   bool draws_;
   std::vector<std::int32_t> rows_, tokens_;
-  std::vector<float> logits_;  // [draft vocab]
+  std::vector<float> logits_, probs_;  // [draft vocab]
   Buffer device_rows_, device_tokens_;
 };
 

@@ -27,6 +27,10 @@ struct ProposerWork {
   float temperature = 0;
   std::uint64_t seed = 0;
   std::uint64_t draw = 0;  // index in the request's output of the first drafted token
+  // The request's tokens shall be those of its seed without speculation: its drafts are drawn with the
+  // numbers that the target will draw with (the closer the two distributions, the oftener they agree), and
+  // probs stays empty, so that the target's own draw decides.
+  bool keeps_seed = false;
 
   std::int32_t newest_position() const {
     return first_position + static_cast<std::int32_t>(tokens.size()) - 1;
