@@ -99,12 +99,16 @@ TEST(ServeFlags, AcceptsThePublishedLaunchLine) {
 }
 
 TEST(ServeFlags, RefusesByNameWhatIsNotBuilt) {
-  EXPECT_THAT(parse({"m", "--decode-context-parallel-size", "8"}).error,
-              testing::HasSubstr("--decode-context-parallel-size 8"));
-  EXPECT_THAT(parse({"m", "-dcp", "8"}).error, testing::HasSubstr("--decode-context-parallel-size 8"));
   EXPECT_THAT(parse({"m", "--speculative-config", R"({"method":"eagle3"})"}).error,
               testing::HasSubstr("--speculative-config"));
   EXPECT_THAT(parse({"m", "--enable-lora"}).error, testing::HasSubstr("merge them into the checkpoint"));
+}
+
+TEST(ServeFlags, ContextParallelGroupsHaveVllmsSpellings) {
+  EXPECT_EQ(parse({"m", "-tp", "8", "-dcp", "8"}).flags.decode_context_parallel_size, 8);
+  EXPECT_EQ(parse({"m", "--tensor-parallel-size", "8", "--decode-context-parallel-size", "4"})
+                .flags.decode_context_parallel_size,
+            4);
 }
 
 TEST(ServeFlags, NamesTheNearestKnownFlag) {
