@@ -83,26 +83,28 @@ TEST(Engine, ChunksBlocksBatchesAndThreadsChangeNoBit) {
 
 // vllm#14255 and others: prompts that share a long prefix, with tails around block borders, with and without
 // the cache.
-TEST(Engine, PrefixHitsChangeNoBitAndAreReported) {
+void expect_prefix_hits_change_nothing(const std::string& kv_dtype,
+                                       std::initializer_list<std::size_t> tails) {
   const auto prompts = golden_prompts();
   const std::vector<std::int32_t>& text = std::ranges::find(prompts, "len1500", &GoldenPrompt::name)->ids;
   std::vector<GenerationRequest> requests;
-  for (const std::size_t tail : {1, 2, 63, 64, 65, 200}) {
+  for (const std::size_t tail : tails) {
     std::vector<std::int32_t> prompt(text.begin(), text.begin() + 1025);
     prompt.insert(prompt.end(), text.end() - static_cast<std::ptrdiff_t>(tail), text.end());
     requests.push_back(greedy(prompt, 8));
   }
-  ServeFlags cold_flags = small_flags();
-  cold_flags.prefix_caching = false;
-  LiveEngine cold(cold_flags);
-  LiveEngine warm(small_flags());
+  ServeFlags flags = small_flags();
+  flags.kv_cache_dtype = kv_dtype;
+  LiveEngine warm(flags);
+  flags.prefix_caching = false;
+  LiveEngine cold(flags);
   std::vector<Answer> want;
   std::vector<Answer> got;
   for (const GenerationRequest& request : requests) {
     want.push_back(cold.run(request));
     got.push_back(warm.run(request));
   }
-  expect_same(got, want, "prefix hits");
+  expect_same(got, want, "prefix hits, " + kv_dtype);
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(want[i].cached_tokens, 0);
     if (i > 0) {
@@ -110,6 +112,17 @@ TEST(Engine, PrefixHitsChangeNoBitAndAreReported) {
       EXPECT_EQ(got[i].cached_tokens % 64, 0);
     }
   }
+}
+
+TEST(Engine, PrefixHitsChangeNoBitAndAreReported) {
+  expect_prefix_hits_change_nothing("f32", {1, 2, 63, 64, 65, 450});
+}
+
+// sglang#18904: rows that are narrow in the cache must mean the same to the request that wrote them and to
+// the one that finds them.
+TEST(Engine, PrefixHitsOnNarrowRowsChangeNoBit) {
+  for (const char* dtype : {"bf16", "fp8", "fp8_ds_mla"})
+    expect_prefix_hits_change_nothing(dtype, {1, 64, 65});
 }
 
 TEST(Engine, PreemptionChangesNoBit) {

@@ -1,6 +1,9 @@
 """The official client's own types and stream parser, over chat, streaming, tools, logprobs and errors."""
 
+import concurrent.futures
 import json
+import os
+import re
 
 import openai
 import pytest
@@ -132,3 +135,42 @@ def test_stop_string_is_cut_and_named(stub):
     answer = client.chat.completions.create(model="stub", messages=USER, stop=["two"])
     assert answer.choices[0].message.content == "one "
     assert answer.choices[0].model_extra["stop_reason"] == "two"
+
+
+ROW = {"type": "object", "properties": {
+    "name": {"type": "string", "maxLength": 12}, "n": {"type": "integer"}, "tag": {"enum": ["a", "b"]}},
+    "required": ["name", "n", "tag"], "additionalProperties": False}
+LIST = {"type": "array", "items": ROW, "minItems": 1, "maxItems": 12}
+
+
+def check_row(row):
+    assert list(row) == ["name", "n", "tag"], row
+    assert len(row["name"]) <= 12 and isinstance(row["n"], int) and row["tag"] in ("a", "b"), row
+
+
+# vllm#55313, vllm#53777: what is called complete is valid, whatever is drawn and whatever else runs.
+@pytest.mark.skipif("TESSERA_URL" not in os.environ, reason="needs a model that draws")
+def test_structured_answers_are_valid_under_load(server):
+    client, model = server
+
+    def ask(seed):
+        wants_list = seed % 2 == 0
+        answer = client.chat.completions.create(
+            model=model, messages=USER, temperature=1, seed=seed, max_tokens=400,
+            response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": LIST}}
+            if wants_list else {"type": "json_object"})
+        choice = answer.choices[0]
+        assert not re.search(r"\s{21}", choice.message.content), choice.message.content
+        if choice.finish_reason == "stop":
+            parsed = json.loads(choice.message.content)
+            if wants_list:
+                assert 1 <= len(parsed) <= 12
+                for row in parsed:
+                    check_row(row)
+            else:
+                assert isinstance(parsed, dict)
+        return choice.finish_reason
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        reasons = list(pool.map(ask, range(40)))
+    assert set(reasons) <= {"stop", "length"} and "stop" in reasons, reasons
