@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/test_seed.h"
+#include "speculative/draft_trial.h"
 #include "speculative/hidden_state_proposer.h"
 #include "speculative/model_proposer.h"
 #include "speculative/ngram_proposer.h"
@@ -51,6 +52,32 @@ struct Sequence {
   std::int32_t proposed = 0, accepted = 0, steps = 0;
 
   std::vector<std::int32_t> output() const { return {tokens.begin() + prompt, tokens.end()}; }
+};
+
+// Hands its proposer the hidden states of the layers in another order: what a wrong config does.
+class Permuting final : public Proposer {
+ public:
+  explicit Permuting(Proposer& inner) : inner_(inner) {}
+  std::int32_t most_drafts() const override { return inner_.most_drafts(); }
+  std::int32_t lookahead(std::int32_t drafts) const override { return inner_.lookahead(drafts); }
+  void start(std::int32_t slot, std::span<const std::int32_t> tokens, std::int32_t cached) override {
+    inner_.start(slot, tokens, cached);
+  }
+  void retire(std::int32_t slot) override { inner_.retire(slot); }
+  void propose(std::span<const ProposerWork> work, const Tensor& aux,
+               std::span<Proposal> proposals) override {
+    std::vector<float> values(static_cast<std::size_t>(aux.size()));
+    const std::int64_t third = aux.cols / 3;
+    for (std::int64_t r = 0; r < aux.rows; ++r) {
+      for (std::int64_t i = 0; i < aux.cols; ++i) {
+        values[static_cast<std::size_t>(r * aux.cols + i)] = aux.row<float>(r)[(i + third) % aux.cols];
+      }
+    }
+    inner_.propose(work, Tensor::dense(values.data(), DType::kF32, aux.rows, aux.cols), proposals);
+  }
+
+ private:
+  Proposer& inner_;
 };
 
 // Target and proposer, and the steps of a scheduler reduced to what speculation needs.
@@ -159,6 +186,17 @@ class Loop {
       sequences_.at(slots[i]).drafts = proposals_[i].tokens;
       sequences_.at(slots[i]).probs = proposals_[i].probs;
     }
+  }
+
+  // As the engine does at start; `permuted` feeds the draft its hidden states in another order.
+  DraftTrialReport trial(const std::vector<std::int32_t>& sentence, bool permuted) {
+    Permuting wrong(*proposer_);
+    return try_draft({.backend = *rig_.backend,
+                      .target = *rig_.target,
+                      .proposer = permuted ? wrong : *proposer_,
+                      .hidden = 256,
+                      .kv = cache_.layers,
+                      .sentence = sentence});
   }
 
   Sequence& sequence(std::int32_t slot) { return sequences_.at(slot); }
@@ -449,6 +487,23 @@ TEST_P(Proposers, DrawnDraftsStandByRejectionSampling) {
 
 INSTANTIATE_TEST_SUITE_P(Methods, Proposers,
                          testing::Values("eagle3", "eagle3-mla", "dflash", "draft_model", "ngram"));
+
+// A fitting draft guesses best from its own hidden states; one that is fed another order is told apart.
+TEST(DraftTrial, TellsAFittingDraftFromOneWithPermutedHiddenStates) {
+  const GoldenPrompt prompt = golden_prompt("len64");
+  const std::vector<std::int32_t> sentence(prompt.ids.begin(), prompt.ids.begin() + 12);
+  for (const char* method : {"eagle3", "eagle3-mla", "dflash"}) {
+    Loop loop({.method = method, .most_drafts = drafts_of(method)});
+    const DraftTrialReport fitting = loop.trial(sentence, false);
+    const DraftTrialReport permuted = loop.trial(sentence, true);
+    RecordProperty(method, std::to_string(fitting.right) + ", " + std::to_string(fitting.best_other) + ", " +
+                               std::to_string(permuted.right) + ", " + std::to_string(permuted.best_other));
+    EXPECT_FALSE(warning_of(fitting)) << method;
+    EXPECT_TRUE(warning_of(permuted)) << method;
+    EXPECT_EQ(permuted.best_other, fitting.right) << method << ": the right order is one of the others";
+    EXPECT_GT(fitting.rate(), 0.5) << method;
+  }
+}
 
 TEST(Deferral, ObservesManyStepsInOnePass) {
   Loop at_once({.method = "eagle3", .deferred_rows = 0});
