@@ -98,7 +98,10 @@ Backend::Limits DraftFrame::backend_limits(std::int64_t width, std::int64_t head
           .vocab = config_.vocab,
           .width = std::max({config_.hidden, 2 * shard_.even(config_.dense_width).count, fuse_.in, width}),
           .top_k = 0,
-          .gate_up = 0};
+          .gate_up = 0,
+          .hidden = config_.hidden,
+          .key_dim = config_.has_mla() ? config_.mla.nope_dim + config_.mla.rope_dim : 0,
+          .value_dim = config_.mla.v_dim};
 }
 
 void DraftFrame::embed(const std::int32_t* ids, const Tensor& out) {
