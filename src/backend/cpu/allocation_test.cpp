@@ -103,6 +103,10 @@ TEST(Allocation, NoOperationAllocatesAfterReserve) {
   std::vector<SamplingRow> rows(static_cast<std::size_t>(tokens),
                                 {.top_k = 50, .top_p = 0.9F, .repetition_penalty = 1.1F});
   std::vector<SampledToken> sampled(rows.size());
+  const std::vector<float> draft_probs(static_cast<std::size_t>(vocab), 1.0F / static_cast<float>(vocab));
+  const std::vector<DraftDraw> drafts(rows.size(),
+                                      {.token = 3, .prob = draft_probs.front(), .probs = draft_probs});
+  std::vector<BestLogit> best(rows.size());
   const std::vector<std::int32_t> prompt = {1, 2, 3};
   for (SamplingRow& row : rows) row.prompt_tokens = prompt;
 
@@ -135,6 +139,11 @@ TEST(Allocation, NoOperationAllocatesAfterReserve) {
           backend->moe(xs, rows_of(ids, n, top_k), rows_of(mix, n, top_k), 0, gate_up, down, ys);
           backend->sample(rows_of(logits, n, vocab), {rows.data(), static_cast<std::size_t>(n)},
                           {sampled.data(), static_cast<std::size_t>(n)});
+          backend->verify(rows_of(logits, n, vocab), {rows.data(), static_cast<std::size_t>(n)},
+                          {drafts.data(), static_cast<std::size_t>(n)},
+                          {sampled.data(), static_cast<std::size_t>(n)});
+          backend->argmax_shard(rows_of(logits, n, vocab), 0, best.data());
+          backend->merge_argmax(best.data(), 1, n, nullptr, words.data());
         }
         backend->rope(rows_of(q, tokens, heads * (latent + rope)), heads, latent + rope,
                       batch.positions.data(), table, RopePairs::kInterleaved);
