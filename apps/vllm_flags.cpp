@@ -375,6 +375,17 @@ constexpr std::array kFlags = {
     VllmFlag{.name = "--master-port", .reason = "processes are started by mpirun."},
     VllmFlag{
         .name = "--headless", .takes_value = false, .reason = "only the first process listens in any case."},
+    VllmFlag{.name = "--config", .use = FlagUse::kRefused, .reason = "write the flags on the command line."},
+    VllmFlag{.name = "--enable-reasoning",
+             .takes_value = false,
+             .reason = "--reasoning-parser alone turns it on."},
+    VllmFlag{.name = "--use-v2-block-manager", .takes_value = false, .reason = "there is one block manager."},
+    VllmFlag{.name = "--disable-async-output-proc", .takes_value = false, .reason = kScheduler},
+    VllmFlag{.name = "--scheduler-delay-factor", .reason = kScheduler},
+    VllmFlag{.name = "--enable-prompt-adapter",
+             .takes_value = false,
+             .use = FlagUse::kRefused,
+             .reason = "prompt adapters are not supported."},
 };
 
 }  // namespace
