@@ -1,7 +1,7 @@
-// Runs a byte grammar. All places where the grammar may be after some text, each with the calls that are open
-// there, form one state; states are numbered as they are met and their transitions remembered, so that
-// reading a byte is mostly one look into a table. A state is an int: keeping one is keeping a place to roll
-// back to.
+// Runs a byte grammar (masks: grammar_matcher_masks.cpp). All places where the grammar may be after some
+// text, each with the calls that are open there, form one state; states are numbered as they are met and
+// their transitions remembered, so that reading a byte is mostly one look into a table. A state is an int:
+// keeping one is keeping a place to roll back to.
 //
 // Calls that count (a string of at most so many characters) do not multiply the states: the number of items
 // that were read stands beside the set of places in the int, and only where the count comes near its bounds
