@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "comm/rank_order_sum.h"
@@ -21,7 +23,15 @@ struct Group {
         deadline(limit),
         in(static_cast<std::size_t>(ranks)),
         sums(static_cast<std::size_t>(ranks)),
-        here(static_cast<std::size_t>(ranks)) {}
+        here(static_cast<std::size_t>(ranks)),
+        calls(static_cast<std::size_t>(ranks)) {}
+
+  // What a rank came for. All must come for the same, or each would read past what another offers.
+  struct Call {
+    std::string_view operation;
+    std::size_t bytes = 0;  // from each rank
+    friend bool operator==(const Call&, const Call&) = default;
+  };
 
   const int size;
   const std::string name;
@@ -32,6 +42,7 @@ struct Group {
   std::mutex mutex;
   std::condition_variable all_came;
   std::vector<std::uint64_t> here;  // rounds that each rank has entered
+  std::vector<Call> calls;          // of the round that each rank has entered
   std::uint64_t round = 0;          // rounds that are complete
   int waiting = 0;
   int left = -1;        // a rank that has gone
@@ -65,7 +76,7 @@ class ThreadCommunicator final : public Communicator {
     const std::int64_t width = bytes_of(dtype);
     scratch_.resize(static_cast<std::size_t>(share * width));
     group_->sums[static_cast<std::size_t>(rank_)] = scratch_.data();
-    publish(data, "all-reduce");
+    publish(data, "all-reduce", static_cast<std::size_t>(count * width));
     sum_in_rank_order(group_->in, first, dtype, mine, scratch_.data());
     wait("all-reduce");
     for (int r = 0; r < size(); ++r) {
@@ -78,7 +89,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   void all_gather(const void* in, void* out, std::size_t bytes) override {
-    publish(in, "all-gather");
+    publish(in, "all-gather", bytes);
     for (int r = 0; r < size(); ++r) {
       std::memcpy(static_cast<std::byte*>(out) + static_cast<std::size_t>(r) * bytes,
                   group_->in[static_cast<std::size_t>(r)], bytes);
@@ -87,13 +98,13 @@ class ThreadCommunicator final : public Communicator {
   }
 
   void reduce_scatter(const void* in, void* out, DType dtype, std::int64_t count) override {
-    publish(in, "reduce-scatter");
+    publish(in, "reduce-scatter", static_cast<std::size_t>(count * bytes_of(dtype)));
     sum_in_rank_order(group_->in, rank_ * count, dtype, count, out);
     wait("reduce-scatter");
   }
 
   void all_to_all(const void* in, void* out, std::size_t bytes) override {
-    publish(in, "all-to-all");
+    publish(in, "all-to-all", bytes);
     for (int r = 0; r < size(); ++r) {
       std::memcpy(static_cast<std::byte*>(out) + static_cast<std::size_t>(r) * bytes,
                   static_cast<const std::byte*>(group_->in[static_cast<std::size_t>(r)]) +
@@ -105,7 +116,7 @@ class ThreadCommunicator final : public Communicator {
 
   void broadcast(void* data, std::size_t bytes, int root) override {
     TS_CHECK(root >= 0 && root < size(), root, size());
-    publish(data, "broadcast");
+    publish(data, "broadcast", bytes);
     if (rank_ != root && bytes > 0) std::memcpy(data, group_->in[static_cast<std::size_t>(root)], bytes);
     wait("broadcast");
   }
@@ -138,9 +149,9 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
-  void publish(const void* in, const char* operation) {
+  void publish(const void* in, const char* operation, std::size_t bytes) {
     group_->in[static_cast<std::size_t>(rank_)] = in;
-    wait(operation);
+    wait(operation, bytes);
   }
 
   std::string left_message() const {
@@ -152,14 +163,30 @@ class ThreadCommunicator final : public Communicator {
     group_->all_came.notify_all();
   }
 
-  void wait(const char* operation) {
+  // With the lock, by the last to come.
+  void check_calls() {
+    const auto describe = [&](std::size_t r) {
+      const Group::Call& call = group_->calls[r];
+      return "rank " + std::to_string(r) + " came for " + std::string(call.operation) + " of " +
+             std::to_string(call.bytes) + " bytes";
+    };
+    for (std::size_t r = 1; r < group_->calls.size(); ++r) {
+      if (group_->calls[r] != group_->calls[0])
+        fail("ranks of " + group_->name + " disagree: " + describe(0) + ", " + describe(r));
+    }
+  }
+
+  void wait(const char* operation, std::size_t bytes = 0) {
     Group& group = *group_;
     std::unique_lock lock(group.mutex);
     if (group.left >= 0) fail(left_message());
     if (!group.failure.empty()) throw CommError(group.failure);
     const std::uint64_t mine = ++group.here[static_cast<std::size_t>(rank_)];
+    group.calls[static_cast<std::size_t>(rank_)] = {operation, bytes};
     if (++group.waiting == group.size) {
       group.waiting = 0;
+      check_calls();
+      if (!group.failure.empty()) throw CommError(group.failure);
       group.round = mine;
       group.all_came.notify_all();
       return;

@@ -120,6 +120,20 @@ TEST(ThreadCommunicator, AStalledRankEndsTheOthersWithItsNumberAndTheOperation) 
               testing::Each(testing::HasSubstr("all-reduce in tp: rank 1 did not come within 100 ms")));
 }
 
+TEST(ThreadCommunicator, RanksThatComeForDifferentThingsAreToldSo) {
+  const auto errors = on_ranks(3, milliseconds(5000), [&](Communicator& comm) {
+    std::vector<float> in(4);
+    std::vector<float> out(12);
+    if (comm.rank() == 2) {
+      comm.all_gather(in.data(), out.data(), 8);
+    } else {
+      comm.all_gather(in.data(), out.data(), 16);
+    }
+  });
+  EXPECT_THAT(errors, testing::Each(testing::HasSubstr(
+                          "rank 0 came for all-gather of 16 bytes, rank 2 came for all-gather of 8 bytes")));
+}
+
 TEST(ThreadCommunicator, ARankThatLeavesWakesTheOthersAtOnce) {
   const auto start = std::chrono::steady_clock::now();
   const auto errors = on_ranks(3, milliseconds(60000), [&](Communicator& comm) {
