@@ -29,6 +29,7 @@ class FakeRunner final : public StepRunner {
     std::int32_t kv_blocks = 0;  // on each rank
     std::int32_t dcp_ranks = 1;
     std::int32_t vocab = 0;
+    bool shared_table = false;
     bool verify = true;  // every row of every sequence in every step, and the plan's own promises
   };
   using Hash = std::uint64_t;
@@ -37,6 +38,8 @@ class FakeRunner final : public StepRunner {
       : options_(options),
         ranks_(static_cast<std::size_t>(options.dcp_ranks)),
         slots_(static_cast<std::size_t>(options.max_num_seqs)) {
+    if (options.shared_table)
+      shared_.pool.resize(index(options.dcp_ranks) * index(options.kv_blocks) * index(options.block_size));
     for (Rank& rank : ranks_) rank.pool.resize(index(options.kv_blocks) * index(options.block_size));
   }
 
@@ -68,9 +71,13 @@ class FakeRunner final : public StepRunner {
     for (const std::int32_t slot : plan.retired) slots_[index(slot)] = {};
     for (const SequenceStart& start : plan.starts) begin(start);
     TS_CHECK(plan.views.size() == ranks_.size(), plan.views.size());
-    for (std::size_t r = 0; r < ranks_.size(); ++r) copy_table(plan, r);
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      copy_table(plan, plan.views[r].block_table, plan.views[r].table_writes, ranks_[r].table);
+    copy_table(plan, plan.shared_table, plan.shared_writes, shared_.table);
     if (options_.verify) check(plan);
     result_.sampled.clear();
+    result_.gained.clear();
+    result_.drafted.clear();
     result_.prompt_logprobs.clear();
     for (const SequenceWork& work : plan.work) run(plan, work);
     ++steps;
@@ -86,6 +93,7 @@ class FakeRunner final : public StepRunner {
     std::int32_t prompt = 0;
     std::vector<std::int32_t> tokens;  // all that the host knows
     std::vector<std::int32_t> end_tokens;
+    std::vector<std::int32_t> drafts = {};
   };
   static std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
@@ -99,7 +107,7 @@ class FakeRunner final : public StepRunner {
             .end_tokens = start.end_tokens};
     slot.tokens.insert(slot.tokens.end(), start.output.begin(), start.output.end());
     // So that a decode step allocates nothing here.
-    slot.tokens.reserve(start.prompt.size() + index(start.sampling.max_tokens));
+    slot.tokens.reserve(start.prompt.size() + index(start.sampling.max_tokens) + 1);
   }
 
   struct Row {
@@ -111,22 +119,25 @@ class FakeRunner final : public StepRunner {
     std::vector<std::int32_t> table;  // [table_rows, max_blocks]
   };
 
-  void copy_table(const StepPlan& plan, std::size_t r) {
-    const RankView& view = plan.views[r];
-    std::vector<std::int32_t>& table = ranks_[r].table;
-    table.resize(view.block_table.size(), -1);
-    for (const TableWrite& write : view.table_writes) {
-      const auto first = view.block_table.begin() + std::int64_t{write.row} * plan.max_blocks + write.first;
-      std::copy(first, first + write.count, table.begin() + (first - view.block_table.begin()));
+  static void copy_table(const StepPlan& plan, const std::vector<std::int32_t>& entries,
+                         const std::vector<TableWrite>& writes, std::vector<std::int32_t>& table) {
+    table.resize(entries.size(), -1);
+    for (const TableWrite& write : writes) {
+      const auto first = entries.begin() + std::int64_t{write.row} * plan.max_blocks + write.first;
+      std::copy(first, first + write.count, table.begin() + (first - entries.begin()));
     }
   }
 
   // Where row `i` of a sequence lies in a rank's pool.
-  std::size_t place(const StepPlan& plan, std::size_t r, const SequenceWork& work, std::int32_t i) const {
+  std::size_t place(const StepPlan& plan, const Rank& rank, const SequenceWork& work, std::int32_t i) const {
     const std::int32_t block =
-        ranks_[r].table[index(work.table_row) * index(plan.max_blocks) + index(i / options_.block_size)];
-    TS_CHECK(block >= 0 && block < options_.kv_blocks, block, r, work.table_row, i);
-    return index(block) * index(options_.block_size) + index(i % options_.block_size);
+        rank.table[index(work.table_row) * index(plan.max_blocks) + index(i / options_.block_size)];
+    const std::size_t at = index(block) * index(options_.block_size) + index(i % options_.block_size);
+    TS_CHECK(block >= 0 && at < rank.pool.size(), block, work.table_row, i);
+    return at;
+  }
+  std::size_t place(const StepPlan& plan, std::size_t r, const SequenceWork& work, std::int32_t i) const {
+    return place(plan, ranks_[r], work, i);
   }
 
   void check(const StepPlan& plan) const {
@@ -204,6 +215,12 @@ class FakeRunner final : public StepRunner {
     std::vector<Hash> expected(1, 0);
     for (std::int32_t p = 0; p < work.first_position; ++p)
       expected.push_back(chain(expected.back(), slot.tokens[index(p)]));
+    if (options_.shared_table) {
+      for (std::int32_t p = 0; p < work.first_position; ++p) {
+        const Row& row = shared_.pool[place(plan, shared_, work, p)];
+        TS_CHECK(row.hash == expected[index(p) + 1], plan.step, work.slot, p);
+      }
+    }
     std::vector<std::size_t> seen(index(work.first_position), 0);
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       std::int32_t last = -1;
@@ -235,11 +252,16 @@ class FakeRunner final : public StepRunner {
     Slot& slot = slots_[index(work.slot)];
     if (options_.verify) check_rows(plan, work, slot);
     Hash context = context_before(plan, work);
+    std::vector<Hash>& contexts = contexts_;
+    contexts.clear();
     for (std::int32_t i = 0; i < work.count; ++i) {
       const std::size_t t = index(work.first_token + i);
-      TS_CHECK(plan.tokens[t] == slot.tokens[index(plan.positions[t])], plan.step, work.slot,
-               plan.positions[t]);
-      context = chain(context, plan.tokens[t]);
+      const std::size_t position = index(plan.positions[t]);
+      const bool is_draft = position >= slot.tokens.size();
+      const std::int32_t token = is_draft ? slot.drafts.at(index(i - 1)) : slot.tokens[position];
+      TS_CHECK(plan.tokens[t] == (is_draft ? -1 : token), plan.step, work.slot, plan.positions[t]);
+      context = chain(context, token);
+      contexts.push_back(context);
       for (std::size_t r = 0; r < ranks_.size(); ++r) {
         const std::int64_t at = plan.views[r].slots[t];
         if (at >= 0)
@@ -253,7 +275,43 @@ class FakeRunner final : public StepRunner {
         result_.prompt_logprobs.push_back(std::move(logprob));
       }
     }
-    if (!work.samples) return;
+    std::int32_t standing = work.count;
+    if (work.samples) standing = sample(plan, work, slot);
+    if (!options_.shared_table) return;
+    for (std::int32_t i = 0; i < standing; ++i) {
+      const std::int32_t position = work.first_position + i;
+      shared_.pool[place(plan, shared_, work, position)] = {.hash = contexts[index(i)], .position = position};
+    }
+  }
+
+  // The tokens that a work gains, then new drafts, some of them wrong. Returns how many of its rows stand.
+  std::int32_t sample(const StepPlan& plan, const SequenceWork& work, Slot& slot) {
+    const std::int32_t drafts = work.is_decode ? work.count - 1 : 0;
+    std::int32_t gained = 0;
+    for (bool stands = true; stands;) {
+      const Hash context = contexts_[index(work.count - 1 - drafts + gained)];
+      result_.sampled.push_back(next_token(plan, work, slot, context));
+      const SampledToken& token = result_.sampled.back();
+      stands = gained < drafts && !token.invalid && token.token == slot.drafts[index(gained)];
+      slot.tokens.push_back(token.token);
+      ++gained;
+    }
+    slot.drafts.clear();
+    Hash context = chain(contexts_[index(work.count - 1 - drafts + gained - 1)], slot.tokens.back());
+    // As many as a hash says, each right with a probability of 3/4.
+    const auto guesses = static_cast<std::int32_t>(context >> 8U) % (work.drafts_wanted + 1);
+    for (std::int32_t i = 0; i < std::abs(guesses); ++i) {
+      const std::int32_t right = token_after(context, options_.vocab);
+      slot.drafts.push_back((context >> 16U) % 4 == 0 ? (right + 1) % options_.vocab : right);
+      context = chain(context, slot.drafts.back());
+    }
+    result_.gained.push_back(gained);
+    result_.drafted.push_back(static_cast<std::int32_t>(slot.drafts.size()));
+    return work.is_decode ? gained : work.count;
+  }
+
+  SampledToken next_token(const StepPlan& plan, const SequenceWork& work, const Slot& slot,
+                          Hash context) const {
     SampledToken sampled;
     sampled.token = token_after(context, options_.vocab);
     const auto generated = static_cast<std::int32_t>(slot.tokens.size()) - slot.prompt;
@@ -270,13 +328,14 @@ class FakeRunner final : public StepRunner {
       sampled.invalid = !allowed(sampled.token);
     }
     if (is_invalid && is_invalid(context)) sampled.invalid = true;
-    slot.tokens.push_back(sampled.token);
-    result_.sampled.push_back(std::move(sampled));
+    return sampled;
   }
 
   Options options_;
   std::vector<Rank> ranks_;
+  Rank shared_;              // what a draft keeps: rows of tokens that are certain
   std::vector<Slot> slots_;  // [max_num_seqs]
+  std::vector<Hash> contexts_;
   StepResult result_;
 };
 

@@ -14,9 +14,10 @@ StepLimits ModelRunner::limits_of(const RunnerOptions& options) {
   return {.tokens = options.max_num_batched_tokens,
           .decode_tokens = options.batch_invariant
                                ? options.max_num_batched_tokens
-                               : std::min(options.max_num_seqs, options.max_num_batched_tokens),
+                               : std::min(options.max_num_seqs * (1 + options.most_drafts),
+                                          options.max_num_batched_tokens),
           .seqs = options.max_num_seqs,
-          .logit_rows = kLogitRows,
+          .logit_rows = StepSampler::kLogitRows,
           .positions = options.max_model_len};
 }
 
@@ -45,7 +46,12 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
       backend_(*device_.backend),
       model_(std::move(model)),
       options_(options),
-      inputs_(backend_, options) {
+      inputs_(backend_, options),
+      sampler_(backend_, *model_,
+               {.seqs = options.max_num_seqs,
+                .tokens = options.max_num_batched_tokens,
+                .drafts = options.most_drafts,
+                .always_logits = options.always_logits}) {
   const std::int64_t layer_bytes = row_bytes * options.block_size * options.kv_blocks;
   pool_ = backend_.allocate(static_cast<std::size_t>(layer_bytes * model_->layers()));
   for (std::int64_t l = 0; l < model_->layers(); ++l) {
@@ -67,12 +73,12 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
                                           .gather_rows = options.gather_rows});
   }
   slots_.resize(static_cast<std::size_t>(options.max_num_seqs));
-  // Rows to sample: one a sequence; rows for prompt log-probabilities: up to every query token of the step.
-  logit_rows_.reserve(static_cast<std::size_t>(options.max_num_seqs + options.max_num_batched_tokens));
-  sampling_rows_.reserve(kLogitRows);
-  sampled_.resize(kLogitRows);
-  targets_.reserve(kLogitRows);
-  result_.sampled.reserve(static_cast<std::size_t>(options.max_num_seqs));
+  const auto seqs = static_cast<std::size_t>(options.max_num_seqs);
+  result_.sampled.reserve(seqs * static_cast<std::size_t>(1 + options.most_drafts));
+  result_.gained.reserve(seqs);
+  result_.drafted.reserve(seqs);
+  proposer_work_.reserve(seqs);
+  proposals_.resize(seqs);
 }
 
 ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
@@ -89,7 +95,6 @@ ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
     field(visible_rows, tokens);
     field(slots, tokens);
     field(query_start, seqs + 4);  // one run for each form of attention
-    field(logit_rows, kLogitRows);
   };
   Arena count_host;
   Arena count_device;
@@ -112,13 +117,23 @@ void ModelRunner::Inputs::write_table(Backend& backend, const RankView& view, st
 }
 
 StepResult& ModelRunner::step(const StepPlan& plan) {
-  for (const std::int32_t slot : plan.retired) slots_[static_cast<std::size_t>(slot)].retire();
+  for (const std::int32_t slot : plan.retired) {
+    slots_[static_cast<std::size_t>(slot)].retire();
+    if (proposer_) proposer_->retire(slot);
+  }
   for (const SequenceStart& start : plan.starts) {
-    TS_CHECK(!slots_[static_cast<std::size_t>(start.slot)].is_active(), start.slot);
-    slots_[static_cast<std::size_t>(start.slot)].start(start, options_.max_model_len);
+    SlotState& slot = slots_[static_cast<std::size_t>(start.slot)];
+    TS_CHECK(!slot.is_active(), start.slot);
+    slot.start(start, options_.max_model_len, options_.most_drafts);
+    if (!proposer_) continue;
+    const auto work = std::ranges::find(plan.work, start.slot, &SequenceWork::slot);
+    TS_CHECK(work != plan.work.end(), start.slot);
+    proposer_->start(start.slot, slot.tokens(), work->first_position);
   }
 
   result_.sampled.clear();
+  result_.gained.clear();
+  result_.drafted.clear();
   result_.prompt_logprobs.clear();
   if (plan.work.empty()) return result_;
   list_forms(plan);
@@ -133,10 +148,13 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
   if (batch.sharded_prefill.tokens > 0)
     batch.staged = &staged_->stage(backend_, plan, forms_[kShardedPrefill], batch.sharded_prefill);
   const Tensor hidden = model_->forward(batch, kv_);
-  list_logit_rows(plan);
-  for (std::size_t first = 0; first < logit_rows_.size(); first += kLogitRows) {
-    const std::size_t count = std::min<std::size_t>(kLogitRows, logit_rows_.size() - first);
-    read_logits(plan, hidden, std::span(logit_rows_).subspan(first, count));
+  sampler_.sample(plan, hidden, proposer_ ? proposer_->token_ids() : std::span<const std::int32_t>(), slots_,
+                  result_);
+  if (proposer_) propose(plan);
+  for (const SequenceWork& work : plan.work) {
+    if (!work.samples) continue;
+    const Proposal& proposal = slots_[static_cast<std::size_t>(work.slot)].proposal();
+    result_.drafted.push_back(static_cast<std::int32_t>(proposal.tokens.size()));
   }
   return result_;
 }
@@ -170,9 +188,12 @@ void ModelRunner::upload(const StepPlan& plan) {
   for (const SequenceWork& work : plan.work) {
     TS_CHECK(work.first_token == next && work.count > 0, work.first_token, next, work.count);
     next += work.count;
+    const SlotState& slot = slots_[static_cast<std::size_t>(work.slot)];
     for (std::int32_t t = work.first_token; t < next; ++t) {
-      if (inputs_.ids.host[t] < 0)
-        inputs_.ids.host[t] = slots_[static_cast<std::size_t>(work.slot)].last_token();
+      if (inputs_.ids.host[t] >= 0) continue;
+      const std::int32_t draft = t - work.first_token - 1;
+      inputs_.ids.host[t] =
+          draft < 0 ? slot.last_token() : slot.proposal().tokens.at(static_cast<std::size_t>(draft));
     }
   }
   TS_CHECK(static_cast<std::size_t>(next) == tokens, next, tokens);
@@ -209,79 +230,41 @@ AttentionBatch ModelRunner::attention_batch(const StepPlan& plan, Form form) {
   return batch;
 }
 
-void ModelRunner::list_logit_rows(const StepPlan& plan) {
-  logit_rows_.clear();
-  for (std::size_t w = 0; w < plan.work.size(); ++w) {
-    if (plan.work[w].samples) {
-      logit_rows_.push_back({.token = plan.work[w].first_token + plan.work[w].count - 1,
-                             .work = static_cast<std::int32_t>(w),
-                             .samples = true});
-    }
+// Every rank's proposer sees what the step made certain, also where nothing is to be drafted.
+void ModelRunner::propose(const StepPlan& plan) {
+  proposer_work_.clear();
+  for (const SequenceWork& work : plan.work) {
+    SlotState& slot = slots_[static_cast<std::size_t>(work.slot)];
+    const auto first = static_cast<std::size_t>(work.first_position);
+    // Rows that stand and the token that follows the last of them. There is none after a prompt that wants no
+    // output, nor after logits without a token.
+    const std::size_t known = slot.tokens().size() - first;
+    const std::size_t rows =
+        work.is_decode ? known - std::min<std::size_t>(known, 1) : static_cast<std::size_t>(work.count);
+    slot.proposal().tokens.clear();
+    slot.proposal().probs.clear();
+    if (rows == 0 || known < rows + 1) continue;
+    const std::int32_t* table = plan.shared_table.data() + static_cast<std::size_t>(work.table_row) *
+                                                               static_cast<std::size_t>(plan.max_blocks);
+    const bool has_table = !plan.shared_table.empty();
+    proposer_work_.push_back(
+        {.slot = work.slot,
+         .is_decode = work.is_decode,
+         .first_row = work.first_token,
+         .first_position = work.first_position,
+         .tokens = slot.tokens().subspan(first, rows + 1),
+         .block_table = {table, has_table ? static_cast<std::size_t>(plan.max_blocks) : 0},
+         .drafts = work.drafts_wanted,
+         .temperature = slot.temperature(),
+         .seed = slot.seed(),
+         .draw = slot.next_draw()});
   }
-  for (std::size_t w = 0; w < plan.work.size(); ++w) {
-    const SequenceWork& work = plan.work[w];
-    if (work.prompt_logprobs < 0) continue;
-    for (std::int32_t t = work.first_token; t < work.first_token + work.count; ++t) {
-      if (plan.next_tokens[static_cast<std::size_t>(t)] >= 0)
-        logit_rows_.push_back({.token = t, .work = static_cast<std::int32_t>(w)});
-    }
-  }
-}
-
-void ModelRunner::read_logits(const StepPlan& plan, const Tensor& hidden, std::span<const LogitRow> rows) {
-  for (std::size_t i = 0; i < rows.size(); ++i) inputs_.logit_rows.host[i] = rows[i].token;
-  backend_.copy_to_device(const_cast<std::int32_t*>(inputs_.logit_rows.device), inputs_.logit_rows.host,
-                          rows.size() * sizeof(std::int32_t));
-  const Tensor logits =
-      model_->logits(hidden, inputs_.logit_rows.device, static_cast<std::int64_t>(rows.size()));
-  if (tap_) tap_rows(plan, rows, logits);
-
-  // Rows to sample come first (list_logit_rows), the others follow.
-  const auto samples = static_cast<std::size_t>(std::ranges::count_if(rows, &LogitRow::samples));
-  sampling_rows_.clear();
-  for (const LogitRow& row : rows.first(samples)) {
-    const SequenceWork& work = plan.work[static_cast<std::size_t>(row.work)];
-    std::span<const std::uint64_t> allowed;
-    if (work.allowed_mask >= 0) allowed = plan.allowed_masks[static_cast<std::size_t>(work.allowed_mask)];
-    sampling_rows_.push_back(slots_[static_cast<std::size_t>(work.slot)].next_row(allowed));
-  }
-  if (samples > 0) {
-    const std::span<SampledToken> sampled(sampled_.data(), samples);
-    backend_.sample(logits.row_range(0, static_cast<std::int64_t>(samples)), sampling_rows_, sampled);
-    for (std::size_t i = 0; i < samples; ++i) {
-      const SequenceWork& work = plan.work[static_cast<std::size_t>(rows[i].work)];
-      if (!sampled[i].invalid) slots_[static_cast<std::size_t>(work.slot)].append(sampled[i].token);
-      result_.sampled.push_back(std::move(sampled[i]));
-    }
-  }
-
-  // Log-probabilities of prompt tokens, in runs of rows that want the same number of alternatives.
-  for (std::size_t first = samples; first < rows.size();) {
-    const std::int32_t top = plan.work[static_cast<std::size_t>(rows[first].work)].prompt_logprobs;
-    targets_.clear();
-    std::size_t end = first;
-    for (; end < rows.size() && plan.work[static_cast<std::size_t>(rows[end].work)].prompt_logprobs == top;
-         ++end) {
-      targets_.push_back(plan.next_tokens[static_cast<std::size_t>(rows[end].token)]);
-    }
-    const std::span<SampledToken> scored(sampled_.data(), end - first);
-    backend_.logprobs(
-        logits.row_range(static_cast<std::int64_t>(first), static_cast<std::int64_t>(end - first)), targets_,
-        top, scored);
-    for (SampledToken& token : scored) result_.prompt_logprobs.push_back(std::move(token));
-    first = end;
-  }
-}
-
-void ModelRunner::tap_rows(const StepPlan& plan, std::span<const LogitRow> rows, const Tensor& logits) {
-  std::vector<float> host(static_cast<std::size_t>(logits.cols));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    backend_.copy_to_host(host.data(), logits.row_range(static_cast<std::int64_t>(i), 1).data,
-                          host.size() * sizeof(float));
-    backend_.synchronise();
-    tap_(plan.work[static_cast<std::size_t>(rows[i].work)].slot,
-         plan.positions[static_cast<std::size_t>(rows[i].token)], host);
-  }
+  const auto proposals = std::span(proposals_).first(proposer_work_.size());
+  for (std::size_t i = 0; i < proposals.size(); ++i)
+    std::swap(proposals[i], slots_[static_cast<std::size_t>(proposer_work_[i].slot)].proposal());
+  proposer_->propose(proposer_work_, model_->aux_states(), proposals);
+  for (std::size_t i = 0; i < proposals.size(); ++i)
+    std::swap(proposals[i], slots_[static_cast<std::size_t>(proposer_work_[i].slot)].proposal());
 }
 
 }  // namespace tessera

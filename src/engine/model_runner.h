@@ -15,7 +15,9 @@
 #include "engine/slot_state.h"
 #include "engine/staged_context.h"
 #include "engine/step_plan.h"
+#include "engine/step_sampler.h"
 #include "model/model.h"
+#include "speculative/proposer.h"
 
 namespace tessera {
 
@@ -23,17 +25,20 @@ struct RunnerOptions {
   std::int32_t max_num_seqs = 0;
   std::int32_t max_num_batched_tokens = 0;
   std::int32_t max_model_len = 0;
+  std::int32_t most_drafts = 0;  // of a sequence in a step; 0: no speculation
   std::int32_t block_size = 64;  // tokens
   std::int32_t kv_blocks = 0;    // on each rank
   std::int32_t dcp_ranks = 1;    // ranks that a sequence's blocks can be spread over
   std::int32_t dcp_rank = 0;     // this one's place among them: the view of the plan that it follows
-  // Rows that a rank sends in a round at most when a group gathers the earlier rows of a prefill. Bounds memory.
+  // Rows that a rank sends in a round at most when a group gathers the earlier rows of a prefill. Bounds
+  // memory.
   std::int32_t gather_rows = 4096;
   KvFormat kv_format = KvFormat::kF32;
   float kv_scale = 1.0F;  // kFp8 only
   // Every query token in the absorbed form, so that a token's keys and logits are the same bits however its
   // prompt was cut, cached or recomputed. Costs prefill speed.
   bool batch_invariant = false;
+  bool always_logits = false;  // also where a greedy step needs none: for set_logits_tap
 };
 
 // What a rank owns besides its model: the device, and the group it shares the rows of the cache with.
@@ -44,10 +49,6 @@ struct RankDevice {
 
 class ModelRunner final : public StepRunner {
  public:
-  // Rows of logits made at a time; prompt log-probabilities of a long chunk go through in groups of this
-  // size.
-  static constexpr std::int32_t kLogitRows = 256;
-
   static StepLimits limits_of(const RunnerOptions& options);
   // Bytes of the whole pool for `blocks` blocks of all layers, or an error when the format cannot hold the
   // model's rows.
@@ -59,23 +60,19 @@ class ModelRunner final : public StepRunner {
 
   StepResult& step(const StepPlan& plan) override;
 
-  // Sees every row of logits before sampling changes it: (slot, position of its query token, [vocab]). For
-  // tests and `verify`.
-  using LogitsTap =
-      std::function<void(std::int32_t slot, std::int32_t position, std::span<const float> logits)>;
-  void set_logits_tap(LogitsTap tap) { tap_ = std::move(tap); }
+  // Guesses what the sequences say next, from the next step on; on this device, of options.most_drafts.
+  void set_proposer(std::unique_ptr<Proposer> proposer) { proposer_ = std::move(proposer); }
 
-  const Model& model() const { return *model_; }
+  // For tests and `verify`.
+  using LogitsTap = StepSampler::LogitsTap;
+  void set_logits_tap(LogitsTap tap) { sampler_.set_tap(std::move(tap)); }
+
+  Model& model() { return *model_; }
+  Backend& backend() { return backend_; }
 
  private:
   ModelRunner(RankDevice device, std::unique_ptr<Model> model, const RunnerOptions& options,
               std::int64_t row_bytes);
-
-  struct LogitRow {
-    std::int32_t token = 0;  // index into the step's query tokens
-    std::int32_t work = 0;
-    bool samples = false;  // else: a prompt log-probability
-  };
 
   void upload(const StepPlan& plan);
   enum Form : std::uint8_t { kDecode, kShardedDecode, kPrefill, kShardedPrefill };
@@ -84,9 +81,7 @@ class ModelRunner final : public StepRunner {
   const RankView& view(const StepPlan& plan) const {
     return plan.views[static_cast<std::size_t>(options_.dcp_rank)];
   }
-  void list_logit_rows(const StepPlan& plan);
-  void read_logits(const StepPlan& plan, const Tensor& hidden, std::span<const LogitRow> rows);
-  void tap_rows(const StepPlan& plan, std::span<const LogitRow> rows, const Tensor& logits);
+  void propose(const StepPlan& plan);
 
   // Step inputs as one packed block: filled on the host, copied to the device at once.
   class Inputs {
@@ -98,7 +93,7 @@ class ModelRunner final : public StepRunner {
       T* host = nullptr;
       const T* device = nullptr;
     };
-    Field<std::int32_t> ids, positions, visible_rows, query_start, logit_rows;
+    Field<std::int32_t> ids, positions, visible_rows, query_start;
     Field<std::int64_t> slots;
     // The block table stays on the device from step to step; a plan names the entries that changed.
     const std::int32_t* block_table() const { return static_cast<const std::int32_t*>(block_table_.get()); }
@@ -122,12 +117,11 @@ class ModelRunner final : public StepRunner {
   std::optional<StagedContext> staged_;                 // with several DCP ranks
   std::array<std::span<const SequenceWork>, 4> forms_;  // the works of the plan under way, by Form
   std::vector<SlotState> slots_;                        // [max_num_seqs]
-  std::vector<LogitRow> logit_rows_;
-  std::vector<SamplingRow> sampling_rows_;
-  std::vector<SampledToken> sampled_;
+  StepSampler sampler_;
+  std::unique_ptr<Proposer> proposer_;  // null: no speculation
+  std::vector<ProposerWork> proposer_work_;
+  std::vector<Proposal> proposals_;  // [max_num_seqs]
   StepResult result_;
-  std::vector<std::int32_t> targets_;
-  LogitsTap tap_;
 };
 
 }  // namespace tessera

@@ -38,9 +38,9 @@ void fields(Archive& archive, T& start) {
 template <class Archive, Of<SequenceWork> T>
 void fields(Archive& archive, T& work) {
   auto& [slot, first_token, count, first_position, is_decode, is_sharded, table_row, context_owners, samples,
-         prompt_logprobs, allowed_mask] = work;
+         drafts_wanted, prompt_logprobs, allowed_mask] = work;
   archive(slot, first_token, count, first_position, is_decode, is_sharded, table_row, context_owners, samples,
-          prompt_logprobs, allowed_mask);
+          drafts_wanted, prompt_logprobs, allowed_mask);
 }
 template <class Archive, Of<TableWrite> T>
 void fields(Archive& archive, T& write) {
@@ -51,15 +51,17 @@ template <class Archive, Of<RankView> T>
 void fields(Archive& archive, T& view) {
   auto& [slots, visible_rows, block_table, table_writes] = view;
   archive(slots, visible_rows, table_writes);
-  archive.table(block_table, table_writes);
+  archive.table(block_table, table_writes, 1);
 }
 template <class Archive, Of<StepPlan> T>
 void fields(Archive& archive, T& plan) {
   auto& [step, retired, starts, work, tokens, positions, views, max_blocks, table_rows, context_owners,
-         next_tokens, allowed_masks] = plan;
+         shared_table, shared_writes, next_tokens, allowed_masks] = plan;
   archive(step, max_blocks, table_rows);
   archive.tables_are(max_blocks, table_rows);
-  archive(retired, starts, work, tokens, positions, views, context_owners, next_tokens, allowed_masks);
+  archive(retired, starts, work, tokens, positions, views, context_owners, shared_writes);
+  archive.table(shared_table, shared_writes, static_cast<std::int32_t>(views.size()));
+  archive(next_tokens, allowed_masks);
 }
 
 template <class T>
@@ -76,7 +78,7 @@ class Writer {
   void tables_are(std::int32_t max_blocks, std::int32_t) {
     max_blocks_ = static_cast<std::size_t>(max_blocks);
   }
-  void table(const std::vector<std::int32_t>& entries, const std::vector<TableWrite>& writes) {
+  void table(const std::vector<std::int32_t>& entries, const std::vector<TableWrite>& writes, std::int32_t) {
     for (const TableWrite& write : writes) {
       const std::size_t first =
           static_cast<std::size_t>(write.row) * max_blocks_ + static_cast<std::size_t>(write.first);
@@ -138,7 +140,8 @@ class Reader {
   void tables_are(std::int32_t max_blocks, std::int32_t table_rows) {
     if (max_blocks != limits_.max_blocks() || table_rows != limits_.table_rows()) fail();
   }
-  void table(std::vector<std::int32_t>& entries, const std::vector<TableWrite>& writes) {
+  // Entries are blocks of one rank, or of `ranks` together.
+  void table(std::vector<std::int32_t>& entries, const std::vector<TableWrite>& writes, std::int32_t ranks) {
     const std::int32_t max_blocks = limits_.max_blocks();
     std::int32_t last_row = -1;
     for (const TableWrite& write : writes) {
@@ -151,7 +154,7 @@ class Reader {
       if (entries.size() < first + static_cast<std::size_t>(write.count)) return fail();
       bytes(entries.data() + first, static_cast<std::size_t>(write.count) * sizeof(std::int32_t));
       for (std::size_t i = first; i < first + static_cast<std::size_t>(write.count); ++i) {
-        if (entries[i] < -1 || entries[i] >= limits_.kv_blocks) return fail();
+        if (entries[i] < -1 || entries[i] >= std::int64_t{limits_.kv_blocks} * ranks) return fail();
       }
     }
   }
@@ -257,10 +260,10 @@ PlanDecoder::PlanDecoder(const PlanLimits& limits) : limits_(limits) {
   plan_.max_blocks = limits.max_blocks();
   plan_.table_rows = limits.table_rows();
   plan_.views.resize(static_cast<std::size_t>(limits.dcp_ranks));
-  for (RankView& view : plan_.views) {
-    view.block_table.assign(
-        static_cast<std::size_t>(plan_.table_rows) * static_cast<std::size_t>(plan_.max_blocks), -1);
-  }
+  const auto entries =
+      static_cast<std::size_t>(plan_.table_rows) * static_cast<std::size_t>(plan_.max_blocks);
+  for (RankView& view : plan_.views) view.block_table.assign(entries, -1);
+  if (limits.shared_table) plan_.shared_table.assign(entries, -1);
 }
 
 Result<const StepPlan*> PlanDecoder::decode(std::span<const std::byte> bytes) {
@@ -339,6 +342,8 @@ Result<void> PlanDecoder::check_work() const {
       TS_TRY(in_range("a sequence's table row", work.table_row, next_row, next_row));
       TS_TRY(in_range("a sequence's table row", work.table_row, 0, l.table_rows() - 1));
     }
+    TS_TRY(in_range("a sequence's wanted drafts", work.drafts_wanted, 0, l.max_drafts));
+    if (work.is_decode) TS_TRY(in_range("a sequence's drafts", work.count - 1, 0, l.max_drafts));
     const bool gathers = work.is_sharded && !work.is_decode;
     const std::int64_t earlier =
         gathers ? (std::int64_t{work.first_position} + l.block_size - 1) / l.block_size : 0;

@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-inline constexpr std::uint32_t kPlanCodecVersion = 1;
+inline constexpr std::uint32_t kPlanCodecVersion = 2;
 
 // Replaces what `out` holds; once it has held the largest plan, it allocates nothing.
 void encode_plan(const StepPlan& plan, std::vector<std::byte>& out);
@@ -31,6 +31,8 @@ struct PlanLimits {
   std::int32_t kv_blocks = 0;   // on each rank
   std::int32_t dcp_ranks = 1;   // views of a plan
   std::int32_t vocab = 0;
+  std::int32_t max_drafts = 0;  // of a sequence in a step
+  bool shared_table = false;    // plans have one
 
   std::int32_t max_blocks() const { return (max_model_len + block_size - 1) / block_size; }
   std::int32_t table_rows() const { return (dcp_ranks > 1 ? 2 : 1) * max_num_seqs; }

@@ -16,7 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                 .block_size = 16,
                                 .kv_blocks = 32,
                                 .dcp_ranks = 2,
-                                .vocab = 997});
+                                .vocab = 997,
+                                .max_drafts = 3,
+                                .shared_table = true});
   const auto plan = decoder.decode({reinterpret_cast<const std::byte*>(data), size});
   if (!plan) return 0;
   std::vector<std::byte> again;

@@ -24,7 +24,9 @@ constexpr PlanLimits kLimits{.max_num_seqs = 4,
                              .block_size = 16,
                              .kv_blocks = 32,
                              .dcp_ranks = 2,
-                             .vocab = 997};
+                             .vocab = 997,
+                             .max_drafts = 3,
+                             .shared_table = true};
 
 SchedulerOptions scheduler_options() {
   SchedulerOptions options;
@@ -36,6 +38,9 @@ SchedulerOptions scheduler_options() {
   options.dcp_ranks = kLimits.dcp_ranks;
   options.replicate_up_to = 40;  // so that both kinds run, and sequences change from one to the other
   options.vocab = kLimits.vocab;
+  options.most_drafts = kLimits.max_drafts;
+  options.draft_lookahead = 2;
+  options.shared_table = kLimits.shared_table;
   return options;
 }
 
@@ -73,7 +78,8 @@ StepPlan full_plan() {
                 .is_decode = true,
                 .is_sharded = true,
                 .table_row = 4,
-                .samples = true},
+                .samples = true,
+                .drafts_wanted = 2},
                {.slot = 2,
                 .first_token = 1,
                 .count = 4,
@@ -101,6 +107,9 @@ StepPlan full_plan() {
     view.block_table[static_cast<std::size_t>(5 * plan.max_blocks)] = 1;
     view.table_writes = {{.row = 4, .first = 2, .count = 1}, {.row = 5, .first = 0, .count = 1}};
   }
+  plan.shared_table = plan.views[0].block_table;
+  plan.shared_table[static_cast<std::size_t>(4 * plan.max_blocks + 2)] = 2 * kLimits.kv_blocks - 1;
+  plan.shared_writes = plan.views[0].table_writes;
   plan.allowed_masks = {std::vector<std::uint64_t>((kLimits.vocab + 63) / 64, 0x5555U)};
   return plan;
 }
@@ -130,8 +139,11 @@ TEST(PlanCodec, CarriesEveryField) {
     EXPECT_EQ(got.views[rank].block_table, plan.views[rank].block_table);
     EXPECT_EQ(got.views[rank].table_writes, plan.views[rank].table_writes);
   }
+  EXPECT_EQ(got.shared_table, plan.shared_table);
+  EXPECT_EQ(got.shared_writes, plan.shared_writes);
   EXPECT_EQ(got.allowed_masks, plan.allowed_masks);
   ASSERT_EQ(got.work.size(), 2U);
+  EXPECT_EQ(got.work[0].drafts_wanted, 2);
   EXPECT_EQ(got.work[1].prompt_logprobs, 3);
   EXPECT_EQ(got.work[1].table_row, 5);
   EXPECT_EQ(got.work[1].context_owners, 0);
@@ -157,7 +169,8 @@ TEST(PlanCodec, AFarRunnerCannotTellTheDifference) {
                   .block_size = kLimits.block_size,
                   .kv_blocks = kLimits.kv_blocks,
                   .dcp_ranks = kLimits.dcp_ranks,
-                  .vocab = kLimits.vocab});
+                  .vocab = kLimits.vocab,
+                  .shared_table = kLimits.shared_table});
   PlanDecoder decoder(kLimits);
   std::mt19937 random(test_seed());
   std::vector<std::byte> bytes;
@@ -173,7 +186,7 @@ TEST(PlanCodec, AFarRunnerCannotTellTheDifference) {
       ++submitted;
     }
     if (!drive.scheduler.has_work()) continue;
-    const StepPlan& plan = drive.scheduler.plan_step({});
+    const StepPlan& plan = drive.scheduler.plan_step({}, {.drafts = static_cast<std::int32_t>(random() % 4)});
     encode_plan(plan, bytes);
     const auto decoded = decoder.decode(bytes);
     ASSERT_TRUE(decoded.ok()) << "step " << steps << ": " << decoded.error().message();
@@ -182,11 +195,14 @@ TEST(PlanCodec, AFarRunnerCannotTellTheDifference) {
     ASSERT_EQ(far_result.sampled.size(), near_result.sampled.size());
     for (std::size_t i = 0; i < near_result.sampled.size(); ++i)
       ASSERT_EQ(far_result.sampled[i].token, near_result.sampled[i].token) << "step " << steps;
+    ASSERT_EQ(far_result.gained, near_result.gained);
+    ASSERT_EQ(far_result.drafted, near_result.drafted);
     ASSERT_EQ(far_result.prompt_logprobs.size(), near_result.prompt_logprobs.size());
     drive.take(drive.scheduler.apply(near_result, {}));
     ++steps;
   }
   EXPECT_GT(steps, 100);
+  EXPECT_GT(drive.scheduler.counters().accepted_tokens, 50);
 }
 
 TEST(PlanCodec, RefusesEveryTruncationAndTheByteTooMany) {
@@ -217,7 +233,8 @@ TEST(PlanCodec, AnotherVersionIsNamed) {
   const auto decoded = decoder.decode(bytes);
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.error().kind, ErrorKind::kMismatch);
-  EXPECT_THAT(decoded.error().message(), HasSubstr("version 99, this program reads version 1"));
+  EXPECT_THAT(decoded.error().message(),
+              HasSubstr("version 99, this program reads version " + std::to_string(kPlanCodecVersion)));
 }
 
 TEST(PlanCodec, WhatARunnerWouldAbortOnIsRefusedByName) {
@@ -263,6 +280,7 @@ TEST(PlanCodec, WhatARunnerWouldAbortOnIsRefusedByName) {
   EXPECT_THAT(error_of(plan), HasSubstr("a token's visible rows is 97"));
   plan = full_plan();
   plan.views.pop_back();
+  plan.shared_writes.clear();
   EXPECT_THAT(error_of(plan), HasSubstr("the number of views is 1"));
   plan = full_plan();
   plan.retired = {4};

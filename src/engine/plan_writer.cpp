@@ -21,6 +21,10 @@ PlanWriter::PlanWriter(const Limits& limits, const KvCache& kv) : limits_(limits
   plan_.positions.reserve(tokens);
   plan_.next_tokens.reserve(tokens);
   if (ranks > 1) plan_.context_owners.reserve(static_cast<std::size_t>(limits.max_blocks));
+  if (limits.shared_table) {
+    plan_.shared_table.assign(rows * static_cast<std::size_t>(limits.max_blocks), -1);
+    plan_.shared_writes.reserve(rows);
+  }
   plan_.views.resize(ranks);
   for (RankView& view : plan_.views) {
     view.slots.reserve(tokens);
@@ -41,6 +45,7 @@ void PlanWriter::begin(std::vector<std::int32_t>& retired) {
   plan_.positions.clear();
   plan_.next_tokens.clear();
   plan_.context_owners.clear();
+  plan_.shared_writes.clear();
   for (RankView& view : plan_.views) {
     view.slots.clear();
     view.visible_rows.clear();
@@ -81,14 +86,16 @@ void PlanWriter::add(Sequence& sequence) {
 
 SequenceWork PlanWriter::work_of(const Sequence& sequence) const {
   const std::int32_t end = sequence.computed + sequence.planned;
-  TS_CHECK(sequence.planned > 0 && end <= sequence.size(), sequence.planned, end, sequence.size());
+  const std::int32_t last = sequence.size() + sequence.drafts;
+  TS_CHECK(sequence.planned > 0 && end <= last, sequence.planned, end, last);
   SequenceWork work{.slot = sequence.slot,
                     .first_token = static_cast<std::int32_t>(plan_.tokens.size()),
                     .count = sequence.planned,
                     .first_position = sequence.computed,
                     .is_decode = sequence.decode_row >= 0,
                     .is_sharded = sequence.blocks.spread == Spread::kSharded,
-                    .samples = end == sequence.size() && sequence.remaining() > 0};
+                    .samples = end >= sequence.size() && sequence.remaining() > 0,
+                    .drafts_wanted = sequence.drafts_wanted};
   // Nothing is asked for tokens whose logprobs were handed out before a preemption.
   if (sequence.wants_prompt_logprobs() && end > sequence.prompt_logprobs_given)
     work.prompt_logprobs = *sequence.sampling.prompt_logprobs;
@@ -114,7 +121,8 @@ std::int32_t PlanWriter::add_mask(const Sequence& sequence) {
 
 void PlanWriter::add_tokens(const Sequence& sequence, const SequenceWork& work) {
   for (std::int32_t position = work.first_position; position < work.first_position + work.count; ++position) {
-    plan_.tokens.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    const bool is_draft = position >= sequence.size();
+    plan_.tokens.push_back(is_draft ? -1 : sequence.tokens[static_cast<std::size_t>(position)]);
     plan_.positions.push_back(position);
     const bool has_logprob = work.prompt_logprobs >= 0 && position >= sequence.prompt_logprobs_given &&
                              position + 1 < sequence.prompt_size;
@@ -174,7 +182,20 @@ void PlanWriter::write_table_row(std::int32_t row, const Sequence& sequence) {
     stale = next;
     if (first < last) view.table_writes.push_back({.row = row, .first = first, .count = last - first});
   }
+  if (!plan_.shared_table.empty()) write_shared_row(row, sequence, same);
   shown = {.residence = sequence.residence, .blocks = blocks};
+}
+
+void PlanWriter::write_shared_row(std::int32_t row, const Sequence& sequence, bool same) {
+  const std::int32_t shown = rows_[static_cast<std::size_t>(row)].blocks;
+  const std::int32_t blocks = sequence.blocks.size();
+  std::int32_t* entries = plan_.shared_table.data() +
+                          static_cast<std::size_t>(row) * static_cast<std::size_t>(limits_.max_blocks);
+  const std::int32_t first = same ? shown : 0;
+  const std::int32_t last = std::max(blocks, shown);
+  for (std::int32_t i = first; i < last; ++i)
+    entries[i] = i < blocks ? sequence.blocks.ids[static_cast<std::size_t>(i)].value : -1;
+  plan_.shared_writes.push_back({.row = row, .first = first, .count = last - first});
 }
 
 }  // namespace tessera

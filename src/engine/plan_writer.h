@@ -17,6 +17,7 @@ class PlanWriter {
     std::int32_t max_num_seqs = 0;
     std::int32_t max_num_batched_tokens = 0;
     std::int32_t max_blocks = 0;  // of one sequence
+    bool shared_table = false;
     std::int32_t vocab = 0;
   };
   // Borrows the cache that the sequences' blocks belong to.
@@ -36,6 +37,7 @@ class PlanWriter {
   void add_tokens(const Sequence& sequence, const SequenceWork& work);
   void add_rows_on(std::int32_t rank, const Sequence& sequence);
   void write_table_row(std::int32_t row, const Sequence& sequence);
+  void write_shared_row(std::int32_t row, const Sequence& sequence, bool same);
 
   // What a row of the tables shows.
   struct Row {

@@ -38,6 +38,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       writer_({.max_num_seqs = options.max_num_seqs,
                .max_num_batched_tokens = options.max_num_batched_tokens,
                .max_blocks = kv_.blocks_for(options.max_model_len),
+               .shared_table = options.shared_table,
                .vocab = options.vocab},
               kv_) {
   const auto seqs = static_cast<std::size_t>(options.max_num_seqs);
@@ -45,6 +46,8 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   for (auto& rows : decoding_) rows.reserve(seqs);
   planned_.reserve(seqs);
   deliveries_.resize(seqs);
+  counters_.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
+  verified_.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   for (std::int32_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
 }
 
@@ -93,12 +96,18 @@ std::span<const Delivery> Scheduler::apply(StepResult& result, Clock::time_point
   const StepPlan& plan = writer_.plan();
   TS_CHECK(planned_.size() == plan.work.size(), planned_.size(), plan.work.size());
   begin_deliveries();
-  std::size_t next_sampled = 0;
+  std::span<SampledToken> sampled(result.sampled);
+  std::size_t next_sampling = 0;
   std::size_t next_logprob = 0;
+  verified_.is_pure_decode = std::ranges::all_of(plan.work, &SequenceWork::is_decode);
+  verified_.sequences = 0;
+  std::ranges::fill(verified_.accepted_at, 0);
   for (std::size_t i = 0; i < planned_.size(); ++i) {
     const SequenceWork& work = plan.work[i];
     Sequence& sequence = *planned_[i];
-    advance(sequence, work.count);
+    sequence.planned = 0;
+    sequence.drafts = 0;
+    if (!work.is_decode) advance(sequence, work.count);
     const bool has_logprobs = work.prompt_logprobs >= 0;
     if (!has_logprobs && !work.samples && sequence.computed < sequence.size()) continue;
     RequestOutput& output = deliver(sequence);
@@ -107,24 +116,58 @@ std::span<const Delivery> Scheduler::apply(StepResult& result, Clock::time_point
       sequence.prompt_logprobs_given += static_cast<std::int32_t>(output.prompt_logprobs.size());
     }
     if (work.samples) {
-      TS_CHECK(next_sampled < result.sampled.size(), next_sampled, result.sampled.size());
-      take_token(sequence, result.sampled[next_sampled++], output, now);
+      TS_CHECK(next_sampling < result.gained.size(), next_sampling, result.gained.size());
+      const std::int32_t gained = result.gained[next_sampling];
+      TS_CHECK(gained >= 1 && gained <= (work.is_decode ? work.count : 1), gained, work.count);
+      TS_CHECK(static_cast<std::size_t>(gained) <= sampled.size(), gained, sampled.size());
+      sequence.drafts = result.drafted[next_sampling++];
+      take_tokens(sequence, work, sampled.first(static_cast<std::size_t>(gained)), output, now);
+      sampled = sampled.subspan(static_cast<std::size_t>(gained));
     } else if (sequence.computed == sequence.size()) {
       finish(sequence, FinishReason::kLength, output);  // max_tokens is 0: the prompt was all
     }
   }
   planned_.clear();
-  TS_CHECK(next_sampled == result.sampled.size(), next_sampled, result.sampled.size());
+  TS_CHECK(sampled.empty() && next_sampling == result.gained.size(), sampled.size(), result.gained.size());
   TS_CHECK(next_logprob == result.prompt_logprobs.size(), next_logprob, result.prompt_logprobs.size());
   return deliveries();
 }
 
-// The planned rows are in the pool now.
+// What a step with drafts gives a sequence: each token before the last was a draft, and its row stands. The
+// rows of drafts that fell are computed and worth nothing; the next step writes over them.
+void Scheduler::take_tokens(Sequence& sequence, const SequenceWork& work, std::span<SampledToken> gained,
+                            RequestOutput& output, Clock::time_point now) {
+  const auto accepted = static_cast<std::int32_t>(gained.size()) - 1;
+  if (work.is_decode) {
+    counters_.computed_tokens += work.count - static_cast<std::int32_t>(gained.size());
+    if (work.count > 1) count_drafts(work, accepted);
+  }
+  for (SampledToken& token : gained) {
+    if (work.is_decode) advance(sequence, 1);  // the row of the token before this one
+    take_token(sequence, token, output, now);
+    if (output.finished) break;
+  }
+  output.accepted_drafts = std::min(accepted, static_cast<std::int32_t>(output.tokens.size()));
+}
+
+void Scheduler::count_drafts(const SequenceWork& work, std::int32_t accepted) {
+  const std::int32_t drafts = work.count - 1;
+  ++counters_.drafts;
+  counters_.draft_tokens += drafts;
+  counters_.accepted_tokens += accepted;
+  const bool is_full = drafts == verifying_;
+  if (is_full) ++verified_.sequences;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(accepted); ++i) {
+    ++counters_.accepted_at[i];
+    if (is_full) ++verified_.accepted_at[i];
+  }
+}
+
+// So many rows of known tokens are in the pool now.
 void Scheduler::advance(Sequence& sequence, std::int32_t count) {
   counters_.computed_tokens += count;
   counters_.recomputed_tokens += std::clamp(sequence.most_computed - sequence.computed, 0, count);
   sequence.computed += count;
-  sequence.planned = 0;
   extend_hashes(sequence, sequence.computed, options_.block_size, options_.hash_key);
   for (const std::int32_t full = sequence.computed / options_.block_size; sequence.remembered < full;
        ++sequence.remembered) {
@@ -250,7 +293,8 @@ void Scheduler::check_invariants() const {
   std::size_t decoding = 0;
   for (const Sequence* s : running_) {
     TS_CHECK(slots.insert(s->slot).second, s->slot);
-    TS_CHECK(s->computed + s->planned <= s->size(), s->computed, s->planned, s->size());
+    TS_CHECK(s->computed + s->planned <= s->size() + s->drafts, s->computed, s->planned, s->size(),
+             s->drafts);
     const std::int64_t room = std::int64_t{s->blocks.size()} * options_.block_size;
     TS_CHECK(s->computed + s->planned <= room, s->computed, s->planned, room);
     for (const BlockId block : s->blocks.ids) ++holders[block.value];

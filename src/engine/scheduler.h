@@ -47,6 +47,10 @@ struct SchedulerOptions {
   // is 1.
   std::int32_t replicate_up_to = 0;
   std::int32_t vocab = 0;
+  std::int32_t most_drafts = 0;  // of a sequence in a step; 0: no speculation
+  std::int32_t draft_lookahead =
+      0;                      // rows past the newest token that the runner needs in order to draft so many
+  bool shared_table = false;  // the runner's drafts keep a cache of their own (StepPlan::shared_table)
   bool prefix_caching = true;
   bool aligned_chunks = false;  // end chunks of a prompt at block boundaries where the budget allows
   // Let newcomers in by forecast (admission.h); false: whatever fits at the moment, as a comparison.
@@ -66,6 +70,12 @@ struct SchedulerCounters {
   std::int64_t recomputed_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t sharded = 0;  // sequences that went from replicated to sharded
+  // Speculation: steps of sequences with drafts, drafts verified, and how many of these stood, by position.
+  std::int64_t drafts = 0;
+  std::int64_t draft_tokens = 0;
+  std::int64_t accepted_tokens = 0;
+  std::vector<std::int64_t> accepted_at = {};  // [most_drafts]
+  std::int64_t undrafted_constraint = 0;       // steps of sequences that drafted nothing because of a grammar
   std::int64_t prefix_queries = 0;
   std::int64_t prefix_hits = 0;
 };
@@ -74,6 +84,19 @@ struct SchedulerCounters {
 struct Delivery {
   Sequence* sequence = nullptr;
   RequestOutput output;
+};
+
+// Who drafts after a step, for the next one, and how far (speculative/gate.h decides).
+struct DraftPolicy {
+  std::int32_t drafts = 0;            // of each sequence, at most most_drafts
+  std::int32_t longest_sequence = 0;  // sequences of more tokens do not draft; 0: no limit
+};
+
+// What the running decodes are like, for whoever decides about drafts.
+struct DecodeLoad {
+  std::int32_t sequences = 0;
+  std::int32_t draftable = 0;  // of these, those that the policy lets draft
+  std::int64_t context = 0;    // tokens that all of them attend to
 };
 
 class Scheduler {
@@ -92,8 +115,18 @@ class Scheduler {
   bool has_work() const { return !sequences_.empty(); }
   // The plan stands until the next call; it has no work only when there is none. Must be applied before the
   // next.
-  const StepPlan& plan_step(Clock::time_point now);
+  const StepPlan& plan_step(Clock::time_point now, const DraftPolicy& drafts = {});
   std::span<const Delivery> apply(StepResult& result, Clock::time_point now);
+
+  DecodeLoad decode_load(std::int32_t longest_sequence) const;
+  // Sequences of the last step that verified `drafts` drafts, all of them, and how many of those stood by
+  // position.
+  struct Verified {
+    bool is_pure_decode = false;  // no prompt was in the step
+    std::int32_t sequences = 0;
+    std::vector<std::int32_t> accepted_at;  // [most_drafts]
+  };
+  const Verified& verified() const { return verified_; }
 
   std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
@@ -107,6 +140,13 @@ class Scheduler {
  private:
   // --- planning
   void plan_decodes();
+  void plan_drafts(Sequence& sequence, std::int32_t& spare);
+  void want_drafts(Sequence& sequence);
+  void grow_if_free(Sequence& sequence, std::int32_t rows);
+  std::int32_t decoding() const {
+    return static_cast<std::int32_t>(decoding_[0].size() + decoding_[1].size());
+  }
+  bool may_draft(const Sequence& sequence, std::int32_t longest_sequence) const;
   void plan_prefills();
   void admit_waiting(Clock::time_point now);
   bool admit(Sequence& sequence, Clock::time_point now);
@@ -139,6 +179,9 @@ class Scheduler {
   // --- results
   void take_prompt_logprobs(const SequenceWork& work, StepResult& result, std::size_t& next,
                             RequestOutput& output);
+  void take_tokens(Sequence& sequence, const SequenceWork& work, std::span<SampledToken> gained,
+                   RequestOutput& output, Clock::time_point now);
+  void count_drafts(const SequenceWork& work, std::int32_t accepted);
   void advance(Sequence& sequence, std::int32_t count);
   void take_token(Sequence& sequence, SampledToken& sampled, RequestOutput& output, Clock::time_point now);
   void finish(Sequence& sequence, FinishReason reason, RequestOutput& output);
@@ -169,6 +212,9 @@ class Scheduler {
   std::vector<std::int32_t> retired_;  // slots whose end the runner has not been told yet
   std::vector<Sequence*> planned_;     // [work] of the plan under way
 
+  DraftPolicy policy_;          // of the plan under way
+  std::int32_t verifying_ = 0;  // drafts that the policy of the plan before asked for
+  Verified verified_;
   std::int32_t budget_ = 0;    // query tokens left in the plan under way
   std::int32_t gathered_ = 0;  // blocks whose rows the plan's sharded prefills gather
   bool preempted_in_step_ = false;

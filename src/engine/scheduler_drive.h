@@ -46,6 +46,7 @@ struct Drive {
   FakeRunner runner;
   std::map<std::uint64_t, Received> received;
   std::uint64_t last_id = 0;
+  DraftPolicy policy;
   bool check_each_step = true;
 
   explicit Drive(const SchedulerOptions& scheduler_options, std::vector<std::int32_t> end_tokens = {},
@@ -65,6 +66,7 @@ struct Drive {
                 .kv_blocks = options.kv_blocks,
                 .dcp_ranks = options.dcp_ranks,
                 .vocab = options.vocab,
+                .shared_table = options.shared_table,
                 .verify = verify}),
         check_each_step(verify) {}
 
@@ -82,7 +84,7 @@ struct Drive {
   // False: nothing to do.
   bool step() {
     if (!scheduler.has_work()) return false;
-    const StepPlan& plan = scheduler.plan_step({});
+    const StepPlan& plan = scheduler.plan_step({}, policy);
     if (check_each_step) scheduler.check_invariants();
     TS_CHECK(!plan.work.empty(), scheduler.waiting(), scheduler.running());
     take(scheduler.apply(runner.step(plan), {}));

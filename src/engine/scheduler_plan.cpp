@@ -14,11 +14,13 @@ constexpr std::int32_t kAssumedOutput = 16384;
 
 }  // namespace
 
-const StepPlan& Scheduler::plan_step(Clock::time_point now) {
+const StepPlan& Scheduler::plan_step(Clock::time_point now, const DraftPolicy& drafts) {
   TS_CHECK(planned_.empty(), planned_.size());
   begin_deliveries();
   budget_ = options_.max_num_batched_tokens;
   gathered_ = 0;
+  verifying_ = policy_.drafts;
+  policy_ = drafts;
   preempted_in_step_ = false;
   plan_decodes();
   plan_prefills();
@@ -28,7 +30,25 @@ const StepPlan& Scheduler::plan_step(Clock::time_point now) {
   return writer_.plan();
 }
 
+DecodeLoad Scheduler::decode_load(std::int32_t longest_sequence) const {
+  DecodeLoad load{.sequences = decoding(), .draftable = 0, .context = 0};
+  for (const auto& rows : decoding_) {
+    for (const Sequence* sequence : rows) {
+      load.context += sequence->size();
+      if (may_draft(*sequence, longest_sequence)) ++load.draftable;
+    }
+  }
+  return load;
+}
+
+bool Scheduler::may_draft(const Sequence& sequence, std::int32_t longest_sequence) const {
+  // What a grammar allows after a draft is known only when the draft is, and the host does not know it.
+  return !sequence.sampling.constraint && (longest_sequence <= 0 || sequence.size() <= longest_sequence);
+}
+
 void Scheduler::plan_decodes() {
+  // One token is certain for each; what the budget leaves beyond these may go to drafts.
+  std::int32_t spare = budget_ - decoding();
   for (std::size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
     if (sequence.decode_row < 0) {
@@ -44,8 +64,41 @@ void Scheduler::plan_decodes() {
     }
     sequence.planned = 1;
     --budget_;
+    if (options_.most_drafts > 0) plan_drafts(sequence, spare);
     ++i;
   }
+}
+
+// The drafts that wait are verified as far as budget, pool and max_tokens allow. Nobody is preempted or
+// sharded for them.
+void Scheduler::plan_drafts(Sequence& sequence, std::int32_t& spare) {
+  std::int32_t drafts = std::min({sequence.drafts, spare, sequence.remaining() - 1});
+  if (drafts > 0) {
+    grow_if_free(sequence, sequence.computed + 1 + drafts);
+    const std::int32_t room = sequence.blocks.size() * options_.block_size;
+    drafts = std::min(drafts, room - sequence.computed - 1);
+    sequence.planned += drafts;
+    budget_ -= drafts;
+    spare -= drafts;
+  }
+  want_drafts(sequence);
+}
+
+void Scheduler::want_drafts(Sequence& sequence) {
+  sequence.drafts_wanted = 0;
+  if (policy_.drafts == 0) return;
+  if (sequence.sampling.constraint) ++counters_.undrafted_constraint;
+  if (!may_draft(sequence, policy_.longest_sequence)) return;
+  // After this step at least one token less remains, and the last one needs no draft.
+  sequence.drafts_wanted = std::clamp(sequence.remaining() - 2, 0, policy_.drafts);
+  if (sequence.drafts_wanted == 0) return;
+  grow_if_free(sequence, sequence.computed + sequence.planned + 1 + options_.draft_lookahead);
+}
+
+void Scheduler::grow_if_free(Sequence& sequence, std::int32_t rows) {
+  const std::int32_t missing =
+      kv_.blocks_for(std::min(rows, options_.max_model_len)) - sequence.blocks.size();
+  if (missing > 0) kv_.grow(sequence.blocks, missing);
 }
 
 void Scheduler::plan_prefills() {
@@ -94,6 +147,8 @@ void Scheduler::plan_chunk(Sequence& sequence) {
   TS_CHECK(grow(sequence, end), end, kv_.free_blocks());
   if (!may_gather(sequence)) return;  // growing has sharded it
   sequence.planned = end - computed;
+  sequence.drafts_wanted = 0;
+  if (end == sequence.size() && options_.most_drafts > 0) want_drafts(sequence);
   budget_ -= sequence.planned;
   gathered_ += blocks_to_gather(sequence);
 }
@@ -270,6 +325,7 @@ void Scheduler::preempt(Sequence& sequence) {
   budget_ += sequence.planned;
   if (sequence.planned > 0) gathered_ -= blocks_to_gather(sequence);
   sequence.planned = 0;
+  sequence.drafts = 0;
   sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
   leave_running(sequence);
   sequence.computed = 0;

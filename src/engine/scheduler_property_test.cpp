@@ -36,6 +36,9 @@ class RandomLoad {
         --to_come;
       }
       if (pick(0, 25) == 0 && drive_.last_id > 0) cancel();
+      if (drive_.options.most_drafts > 0 && pick(0, 5) == 0)
+        drive_.policy = {.drafts = pick(0, drive_.options.most_drafts),
+                         .longest_sequence = pick(0, 2) == 0 ? pick(1, 100) : 0};
       drive_.step();
       most_preemptions_ = std::max(most_preemptions_, preemptions());
     }
@@ -43,6 +46,7 @@ class RandomLoad {
   }
   std::int64_t preempted() const { return drive_.scheduler.counters().preemptions; }
   std::int64_t hits() const { return drive_.scheduler.counters().prefix_hits; }
+  std::int64_t accepted() const { return drive_.scheduler.counters().accepted_tokens; }
   std::int64_t sharded() const { return drive_.scheduler.counters().sharded; }
 
  private:
@@ -60,6 +64,9 @@ class RandomLoad {
     options.replicate_up_to = pick(0, 1) == 0 ? 0 : pick(0, options.max_model_len);
     options.kv_blocks = pick(1, 3 * options.max_model_len / options.block_size / options.dcp_ranks + 2);
     options.vocab = kVocab;
+    options.most_drafts = pick(0, 1) == 0 ? 0 : pick(1, 7);
+    options.draft_lookahead = pick(0, options.most_drafts);
+    options.shared_table = options.most_drafts > 0;
     options.prefix_caching = pick(0, 3) > 0;
     options.aligned_chunks = pick(0, 1) == 0;
     options.forecast_admission = pick(0, 1) == 0;
@@ -169,6 +176,7 @@ TEST(SchedulerProperty, EveryRequestGetsWhatItWouldGetAlone) {
   std::int64_t preempted = 0;
   std::int64_t hits = 0;
   std::int64_t sharded = 0;
+  std::int64_t accepted = 0;
   for (std::uint32_t seed = first; seed < first + loads; ++seed) {
     SCOPED_TRACE("TESSERA_SEED=" + std::to_string(seed));
     RandomLoad load(seed);
@@ -177,11 +185,13 @@ TEST(SchedulerProperty, EveryRequestGetsWhatItWouldGetAlone) {
     preempted += load.preempted();
     hits += load.hits();
     sharded += load.sharded();
+    accepted += load.accepted();
   }
   if (one) return;
   EXPECT_GT(preempted, 50) << "the loads no longer reach what they are to test";
   EXPECT_GT(hits, 1000);
   EXPECT_GT(sharded, 100);
+  EXPECT_GT(accepted, 1000);
 }
 
 }  // namespace

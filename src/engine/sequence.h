@@ -1,11 +1,12 @@
 // One request inside the engine, as plain counters. Made by prepare_sequence() on a client's thread, owned by
 // the scheduler from then on, touched by the engine's thread alone.
 //
-//   tokens     | prompt ........................ | output ......... |
-//   rows       | computed ............. | planned |                     rows lie in `blocks`
+//   tokens     | prompt ........................ | output ......... | drafts |
+//   rows       | computed ............. | planned |                              rows lie in `blocks`
 //
-// A sequence decodes when its rows lack only the last token's. Every other state is prefill, also the return
-// of a preempted sequence, whose output is computed again like a prompt.
+// A sequence decodes when its rows lack only the last token's; it may then verify drafts, which become tokens
+// as far as they stand. Every other state is prefill, also the return of a preempted sequence, whose output
+// is computed again like a prompt.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +39,12 @@ struct Sequence {
   std::int32_t remembered = 0;     // leading blocks that were offered to the prefix cache
   BlockHash root;                  // parent of hashes[0]
 
-  std::int32_t slot = -1;        // of the runner; -1: not running
-  bool is_started = false;       // the runner knows the slot
-  std::int32_t decode_row = -1;  // index among the decoding sequences of its spread; -1: not decoding
-  std::uint64_t residence = 0;   // number of its stay in the running set: tells rows of an earlier stay apart
+  std::int32_t slot = -1;          // of the runner; -1: not running
+  bool is_started = false;         // the runner knows the slot
+  std::int32_t decode_row = -1;    // index among the decoding sequences of its spread; -1: not decoding
+  std::int32_t drafts = 0;         // that wait in the runner for its next step
+  std::int32_t drafts_wanted = 0;  // after the step under way
+  std::uint64_t residence = 0;  // number of its stay in the running set: tells rows of an earlier stay apart
 
   std::int32_t prompt_logprobs_given = 0;
   std::int32_t cached_tokens = 0;

@@ -2,25 +2,32 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace tessera {
 
-void SlotState::start(const SequenceStart& start, std::int32_t max_model_len) {
+void SlotState::start(const SequenceStart& start, std::int32_t max_model_len, std::int32_t most_drafts) {
   active_ = true;
   sampling_ = start.sampling;
   seed_ = start.seed;
   end_tokens_ = start.end_tokens;
   has_penalties_ = sampling_.repetition_penalty != 1.0F || sampling_.frequency_penalty != 0.0F ||
                    sampling_.presence_penalty != 0.0F;
-  generated_ = 0;
-  last_token_ = -1;
-  prompt_.clear();
+  const std::size_t known = start.prompt.size() + start.output.size();
+  const auto to_come = std::min(static_cast<std::size_t>(sampling_.max_tokens),
+                                static_cast<std::size_t>(max_model_len) -
+                                    std::min(start.prompt.size(), static_cast<std::size_t>(max_model_len)));
+  tokens_.clear();
+  // A step may gain more than max_tokens leave; the scheduler drops the rest.
+  tokens_.reserve(known + to_come + static_cast<std::size_t>(most_drafts) + 1);
+  tokens_ = start.prompt;
+  prompt_size_ = start.prompt.size();
+  proposal_.tokens.clear();
+  proposal_.tokens.reserve(static_cast<std::size_t>(most_drafts));
+  proposal_.probs.clear();
   out_counts_.clear();
-  if (sampling_.repetition_penalty != 1.0F) prompt_ = start.prompt;
-  if (has_penalties_) {
-    const auto room = static_cast<std::size_t>(max_model_len) -
-                      std::min(start.prompt.size(), static_cast<std::size_t>(max_model_len));
-    out_counts_.reserve(std::min(room, static_cast<std::size_t>(sampling_.max_tokens)) + start.output.size());
-  }
+  if (has_penalties_)
+    out_counts_.reserve(to_come + start.output.size() + static_cast<std::size_t>(most_drafts) + 1);
   for (const std::int32_t token : start.output) append(token);
 }
 
@@ -35,13 +42,20 @@ void SlotState::count(std::int32_t token) {
 }
 
 void SlotState::append(std::int32_t token) {
-  ++generated_;
-  last_token_ = token;
+  tokens_.push_back(token);
   if (has_penalties_) count(token);
 }
 
-SamplingRow SlotState::next_row(std::span<const std::uint64_t> allowed) const {
-  SamplingRow row;
+bool SlotState::is_plainly_greedy() const {
+  return sampling_.temperature == 0 && !has_penalties_ && sampling_.logit_bias.empty() &&
+         !sampling_.logprobs && generated() >= sampling_.min_tokens;
+}
+
+DraftedSequence SlotState::next_rows(std::int32_t drafts, std::span<const std::int32_t> draft_tokens,
+                                     std::span<const std::uint64_t> allowed) const {
+  const auto k = static_cast<std::size_t>(drafts);
+  DraftedSequence sequence;
+  SamplingRow& row = sequence.next;
   row.temperature = sampling_.temperature;
   row.top_k = std::max(sampling_.top_k, 0);
   row.top_p = sampling_.top_p;
@@ -50,14 +64,23 @@ SamplingRow SlotState::next_row(std::span<const std::uint64_t> allowed) const {
   row.frequency_penalty = sampling_.frequency_penalty;
   row.presence_penalty = sampling_.presence_penalty;
   row.seed = seed_;
-  row.draw = static_cast<std::uint64_t>(generated_);
+  row.draw = next_draw();
   row.logprobs = sampling_.logprobs.value_or(-1);
   row.logit_bias = sampling_.logit_bias;
-  if (generated_ < sampling_.min_tokens) row.banned = end_tokens_;
   row.allowed = allowed;
-  row.prompt_tokens = prompt_;
+  if (sampling_.repetition_penalty != 1.0F) row.prompt_tokens = tokens().first(prompt_size_);
   row.out_counts = out_counts_;
-  return row;
+  TS_CHECK(k <= proposal_.tokens.size(), k, proposal_.tokens.size());
+  sequence.drafts = std::span(proposal_.tokens).first(k);
+  sequence.min_tokens_left = std::max(sampling_.min_tokens - generated(), 0);
+  sequence.end_tokens = end_tokens_;
+  // A request's own seed promises the tokens that it gives without speculation: its drafts only guess them.
+  if (k > 0 && !proposal_.probs.empty() && !sampling_.seed) {
+    const std::size_t entries = proposal_.probs.size() / proposal_.tokens.size();
+    sequence.probs = std::span(proposal_.probs).first(k * entries);
+    sequence.token_ids = draft_tokens;
+  }
+  return sequence;
 }
 
 }  // namespace tessera

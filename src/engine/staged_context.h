@@ -22,8 +22,8 @@ class StagedContext {
   struct Limits {
     std::int32_t ranks = 0;
     std::int32_t rank = 0;
-    std::int64_t tokens = 0;     // query tokens in a step
-    std::int64_t seqs = 0;       // sequences in a step
+    std::int64_t tokens = 0;       // query tokens in a step
+    std::int64_t seqs = 0;         // sequences in a step
     std::int64_t positions = 0;    // of the longest sequence
     std::int64_t gather_rows = 0;  // that a rank sends in a round at most
   };

@@ -26,17 +26,19 @@ struct SequenceStart {
 struct SequenceWork {
   std::int32_t slot = 0;
   std::int32_t first_token = 0;
-  std::int32_t count = 0;
+  std::int32_t count = 0;           // of a decode: the newest token, then drafts that this step verifies
   std::int32_t first_position = 0;  // of its first query token; everything before lies in the cache
   bool is_decode = false;           // one new token (or one and its drafts): the absorbed form of MLA
   bool is_sharded = false;          // its rows are spread over the ranks of a group, not on each of them
   std::int32_t table_row = 0;       // of the block tables
-  std::int32_t context_owners =
-      -1;                // sharded prefills: where its earlier blocks begin in StepPlan::context_owners
-  bool samples = false;  // its last query token's logits choose the next token
-  std::int32_t prompt_logprobs =
-      -1;                          // alternatives wanted for each of its query tokens' successors; -1: none
-  std::int32_t allowed_mask = -1;  // index into StepPlan::allowed_masks, -1: every token is allowed
+  // Of a sharded prefill: where its earlier blocks begin in StepPlan::context_owners.
+  std::int32_t context_owners = -1;
+  // The logits of its last query token choose the next one. In a decode those of every row do: they confirm
+  // the draft in the next row or replace it.
+  bool samples = false;
+  std::int32_t drafts_wanted = 0;     // that the runner guesses after this step, for the sequence's next one
+  std::int32_t prompt_logprobs = -1;  // alternatives wanted for the successors of its query tokens; -1: none
+  std::int32_t allowed_mask = -1;     // index into StepPlan::allowed_masks, -1: every token is allowed
 };
 
 // Entries [first, first + count) of row `row` of the block table.
@@ -72,26 +74,35 @@ struct StepPlan {
   // four follow each other.
   std::vector<SequenceWork> work;
 
-  // [tokens]. A token of -1 is the one that the previous step sampled for this sequence, which the host has
-  // not seen yet.
+  // [tokens]. A token of -1 is the runner's: the newest one of the sequence, which the host has not seen yet,
+  // or, in the rows of a decode after the first, its drafts in order.
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> positions;
   std::vector<RankView> views;  // [ranks of a group]
   std::int32_t max_blocks = 0;  // width of the block tables; this and the next are the same in every plan
-  std::int32_t table_rows =
-      0;  // max_num_seqs, twice where sequences can be sharded: the sharded ones' come second
+  // max_num_seqs, twice where sequences can be sharded: the sharded ones' come second.
+  std::int32_t table_rows = 0;
   // Which rank owns each block that holds rows before first_position, for the sharded prefills in order: at
   // most max_blocks in all. The ranks gather these rows.
   std::vector<std::uint8_t> context_owners;
-  std::vector<std::int32_t>
-      next_tokens;  // [tokens] the token that follows in the prompt, where its logprob is wanted; else -1
+  // [table_rows, max_blocks] and its changes, as in RankView: a sequence's blocks by numbers that mean the
+  // same on every rank, below the number of all ranks' blocks. For caches that each rank keeps whole, as a
+  // draft's; empty where nobody has one.
+  std::vector<std::int32_t> shared_table;
+  std::vector<TableWrite> shared_writes;
+  // [tokens] the token that follows in the prompt, where its logprob is wanted; else -1.
+  std::vector<std::int32_t> next_tokens;
   std::vector<std::vector<std::uint64_t>> allowed_masks;
 };
 
 struct StepResult {
-  std::vector<SampledToken> sampled;          // one for each work with `samples`, in order of work
-  std::vector<SampledToken> prompt_logprobs;  // one for each query token of a work with prompt_logprobs >= 0
-                                              // whose entry in next_tokens is not -1
+  // For each work with `samples`, in order of work: the tokens it gained, its first drafts and one more; how
+  // many these are, between 1 and its count; how many drafts wait for its next step.
+  std::vector<SampledToken> sampled;
+  std::vector<std::int32_t> gained;
+  std::vector<std::int32_t> drafted;
+  // One for each query token of a work with prompt_logprobs >= 0 whose entry in next_tokens is not -1.
+  std::vector<SampledToken> prompt_logprobs;
 };
 
 // Runs plans. The engine owns one; tests give it a fake.

@@ -52,11 +52,11 @@ struct StagedPrefill {
 // sharded ones are.
 struct ForwardBatch {
   std::int32_t tokens = 0;
-  const std::int32_t* ids = nullptr;  // [tokens], on the device
-  AttentionBatch decode;              // absorbed form: one token, or one and its drafts
-  AttentionBatch sharded_decode;      // the same, of sequences whose rows are spread over the group
-  AttentionBatch prefill;             // expanded form
-  AttentionBatch sharded_prefill;
+  const std::int32_t* ids = nullptr;   // [tokens], on the device
+  AttentionBatch decode = {};          // absorbed form: one token, or one and its drafts
+  AttentionBatch sharded_decode = {};  // the same, of sequences whose rows are spread over the group
+  AttentionBatch prefill = {};         // expanded form
+  AttentionBatch sharded_prefill = {};
   const StagedPrefill* staged = nullptr;  // for sharded_prefill
 };
 
