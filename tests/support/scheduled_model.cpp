@@ -21,6 +21,10 @@ SchedulerOptions scheduler_options(const ScheduledModel::Options& options, const
   scheduler.kv_blocks = model.options.kv_blocks;
   scheduler.dcp_ranks = model.options.dcp_ranks;
   scheduler.replicate_up_to = options.replicate_up_to;
+  scheduler.most_drafts = model.options.most_drafts;
+  scheduler.draft_lookahead = model.draft_lookahead;
+  scheduler.shared_table = model.options.most_drafts > 0;
+  scheduler.forecast_admission = options.forecast_admission;
   scheduler.vocab = static_cast<std::int32_t>(model.first->model().vocab());
   return scheduler;
 }
@@ -29,6 +33,9 @@ SchedulerOptions scheduler_options(const ScheduledModel::Options& options, const
 
 ScheduledModel::ScheduledModel(const Options& options)
     : model_(load_tiny(options.model)), options_(scheduler_options(options, model_)), scheduler_(options_) {
+  sampling.temperature = 0;
+  drafts.drafts = options_.most_drafts;
+  if (!options.model.always_logits) return;
   model_.first->set_logits_tap([this](std::int32_t slot, std::int32_t position, std::span<const float> row) {
     results_[slot_owner_.at(slot)].logits[position].assign(row.begin(), row.end());
   });
@@ -38,8 +45,8 @@ std::uint64_t ScheduledModel::submit(std::span<const std::int32_t> prompt, std::
                                      bool all_logits) {
   GenerationRequest request;
   request.prompt.assign(prompt.begin(), prompt.end());
+  request.sampling = sampling;
   request.sampling.max_tokens = count;
-  request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;
   if (all_logits) request.sampling.prompt_logprobs = 0;
   const SequenceLimits limits{.vocab = options_.vocab,
@@ -57,7 +64,8 @@ std::uint64_t ScheduledModel::submit(std::span<const std::int32_t> prompt, std::
 
 void ScheduledModel::run() {
   while (scheduler_.has_work()) {
-    const StepPlan& plan = scheduler_.plan_step({});
+    if (before_step) before_step();
+    const StepPlan& plan = scheduler_.plan_step({}, drafts);
     scheduler_.check_invariants();
     TS_CHECK(!plan.work.empty(), scheduler_.waiting());
     for (const SequenceStart& start : plan.starts)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -17,11 +18,14 @@ class ScheduledModel {
     TinyOptions model;
     std::int32_t replicate_up_to = 0;
     std::int32_t max_num_batched_tokens = 2048;
+    bool forecast_admission = true;
   };
   explicit ScheduledModel(const Options& options);
 
-  // Greedy; with all_logits every prompt token's row is kept too, which makes the prompt's prefix unfindable.
+  // Greedy unless `sampling` says otherwise; with all_logits every prompt token's row is kept too, which
+  // makes the prompt's prefix unfindable.
   std::uint64_t submit(std::span<const std::int32_t> prompt, std::int32_t count, bool all_logits = false);
+  SamplingParams sampling;  // of what is submitted; temperature 0 at first
   void run();
   std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt, std::int32_t count);
 
@@ -32,6 +36,9 @@ class ScheduledModel {
   };
   const Result& result(std::uint64_t id) const { return results_.at(id); }
   Scheduler& scheduler() { return scheduler_; }
+
+  DraftPolicy drafts;                 // of every step; may be changed between them
+  std::function<void()> before_step;  // may be empty
 
  private:
   TinyModel model_;

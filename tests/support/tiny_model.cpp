@@ -1,12 +1,14 @@
 #include "support/tiny_model.h"
 
 #include <chrono>
+#include <optional>
 
 #include "backend/cpu/cpu_backend.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/thread_communicator.h"
 #include "engine/rank_group.h"
 #include "model/model.h"
+#include "speculative/load_proposer.h"
 #include "support/golden.h"
 
 namespace tessera::test {
@@ -32,7 +34,24 @@ TinyModel load_tiny(const TinyOptions& tiny) {
                     .dcp_ranks = tiny.dcp_ranks,
                     .gather_rows = tiny.gather_rows,
                     .kv_format = tiny.kv_format,
-                    .batch_invariant = tiny.batch_invariant};
+                    .batch_invariant = tiny.batch_invariant,
+                    .always_logits = tiny.always_logits};
+  std::optional<SpeculativeConfig> speculation;
+  std::optional<Checkpoint> draft;
+  if (!tiny.speculative_config.empty()) {
+    auto config = parse_speculative_config(tiny.speculative_config);
+    TS_CHECK(config.ok(), config.error().message());
+    if (!config->model.empty()) {
+      auto opened = Checkpoint::open(source_path("models/" + config->model));
+      TS_CHECK(opened.ok(), opened.error().message());
+      draft = *std::move(opened);
+    }
+    auto resolved = resolve_speculation(*std::move(config), checkpoint->config(),
+                                        draft ? &draft->config() : nullptr, tiny.ranks);
+    TS_CHECK(resolved.ok(), resolved.error().message());
+    speculation = *std::move(resolved);
+    result.options.most_drafts = speculation->num_speculative_tokens;
+  }
   const auto make = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
     RankDevice device{.backend = tiny.make_backend ? tiny.make_backend()
                                                    : make_cpu_backend({.threads = tp ? 1 : 0})};
@@ -41,14 +60,29 @@ TinyModel load_tiny(const TinyOptions& tiny) {
       device.dcp = tp->split(tp->rank() / tiny.dcp_ranks, "dcp");
       options.dcp_rank = device.dcp->rank();
     }
-    const LoadOptions load{.limits = ModelRunner::limits_of(options),
-                           .shard = {.tp = tp,
-                                     .expert_parallel = tiny.expert_parallel,
-                                     .dcp = device.dcp.get(),
-                                     .exchange = tiny.exchange},
-                           .on_bytes = {}};
+    LoadOptions load{.limits = ModelRunner::limits_of(options),
+                     .shard = {.tp = tp,
+                               .expert_parallel = tiny.expert_parallel,
+                               .dcp = device.dcp.get(),
+                               .exchange = tiny.exchange},
+                     .on_bytes = {}};
+    const ModelConfig* draft_config = draft ? &draft->config() : nullptr;
+    if (speculation) {
+      TS_TRY(load.aux_layers, aux_layers_for(*speculation, draft_config, checkpoint->config()));
+    }
     TS_TRY(auto model, load_model(*checkpoint, *device.backend, load));
     TS_TRY(auto runner, ModelRunner::create(std::move(device), std::move(model), options));
+    if (speculation) {
+      TS_TRY(auto proposer, load_proposer(*speculation, draft ? &*draft : nullptr, checkpoint->config(),
+                                          runner->model(), runner->backend(), load.shard,
+                                          {.max_seqs = options.max_num_seqs,
+                                           .max_tokens = options.max_num_batched_tokens,
+                                           .max_model_len = options.max_model_len,
+                                           .block_size = options.block_size,
+                                           .blocks = options.kv_blocks * options.dcp_ranks}));
+      if (tp == nullptr || tp->rank() == 0) result.draft_lookahead = proposer->lookahead(options.most_drafts);
+      runner->set_proposer(std::move(proposer));
+    }
     if (tp == nullptr || tp->rank() == 0) result.first = runner.get();
     return std::unique_ptr<StepRunner>(std::move(runner));
   };

@@ -22,6 +22,8 @@ struct TinyOptions {
   KvFormat kv_format = KvFormat::kF32;
   std::int32_t block_size = 64;
   bool batch_invariant = false;
+  bool always_logits = true;
+  std::string speculative_config = {};  // as the flag's JSON; "model" is a folder under models/
   // What computes; empty: the CPU.
   std::function<std::unique_ptr<Backend>()> make_backend = {};
 };
@@ -30,6 +32,7 @@ struct TinyModel {
   std::unique_ptr<StepRunner> runner;  // all ranks
   ModelRunner* first = nullptr;        // rank 0's, inside `runner`
   RunnerOptions options;
+  std::int32_t draft_lookahead = 0;
 };
 
 TinyModel load_tiny(const TinyOptions& tiny);
