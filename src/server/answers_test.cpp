@@ -130,6 +130,33 @@ TEST_F(ServerTest, ForcedCallsKeepTheGrammarAndTheIds) {  // vllm#46344
   }
 }
 
+// vllm#46344: one scheme of ids on every path, counted over the conversation.
+TEST_F(ServerTest, IdsCountOverADialogueWhateverChoseTheTool) {
+  start(
+      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
+      "<|tool_call_end|><|tool_calls_section_end|>");
+  Json dialogue = Json::array({{{"role", "user"}, {"content", "u"}}});
+  std::vector<std::string> ids;
+  for (const auto& [name, choice] : {std::pair<std::string, Json>{"f", "auto"},
+                                     {"f", "required"},
+                                     {"g", Json{{"type", "function"}, {"function", {{"name", "g"}}}}}}) {
+    const Json tool = {{"type", "function"}, {"function", {{"name", name}}}};
+    const Json body = {{"messages", dialogue},
+                       {"tools", Json::array({tool})},
+                       {"tool_choice", choice},
+                       {"parallel_tool_calls", false},
+                       {"max_tokens", 200}};
+    const Answer answer = post("/v1/chat/completions", body.dump());
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    Json message = answer.json()["choices"][0]["message"];
+    ASSERT_EQ(message["tool_calls"].size(), 1U) << answer.body;
+    ids.push_back(message["tool_calls"][0]["id"]);
+    dialogue.push_back(message);
+    dialogue.push_back({{"role", "tool"}, {"tool_call_id", ids.back()}, {"content", "done"}});
+  }
+  EXPECT_THAT(ids, testing::ElementsAre("functions.f:0", "functions.f:1", "functions.g:2"));
+}
+
 TEST_F(ServerTest, JsonAnswersFollowTheSchema) {
   start("Certainly! Here is your object: 12");
   const Json choice =

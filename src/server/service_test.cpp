@@ -1,6 +1,8 @@
 // What clients see of the service: routes, keys, limits, metrics, leaving and draining.
 #include <ctime>
+#include <random>
 
+#include "base/test_seed.h"
 #include "server/server_fixture.h"
 
 namespace tessera {
@@ -41,6 +43,46 @@ TEST_F(ServerTest, TheBooksBalance) {  // vllm#8115
   EXPECT_EQ(metric("tessera:http_requests_total", "path=\"/v1/chat/completions\",status=\"400\""), 5);
   EXPECT_GT(metric("process_start_time_seconds"), 1e9);
   EXPECT_GT(metric("process_resident_memory_bytes"), 1e6);
+}
+
+// vllm#8115, with clients that leave in every state and requests that are wrong.
+TEST_F(ServerTest, TheBooksBalanceWhenClientsLeaveAndCountersNeverFall) {
+  stub.step_delay = 1ms;
+  start("some words that take some steps");
+  std::mt19937 random(test_seed());
+  double received = 0;
+  for (int i = 0; i < 120; ++i) {
+    const std::string body = R"({"messages":[{"role":"user","content":"u"}],"stream":)" +
+                             std::string(random() % 2 == 0 ? "true" : "false") +
+                             (i % 5 == 0 ? ",\"temperature\":-1}" : "}");
+    if (i % 3 == 0) {
+      HttpClient client(server->port());
+      client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                  std::to_string(body.size()) + "\r\n\r\n" + body);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 5'000));  // then it leaves
+    } else {
+      post("/v1/chat/completions", body);
+    }
+    const std::string scrape = get("/metrics").body;  // all of one moment
+    const auto books = [&](const std::string& name) {
+      const std::size_t line = scrape.find("\ntessera:requests_" + name + "{") + 1;
+      const std::size_t end = scrape.find('\n', line);
+      return std::stod(scrape.substr(scrape.rfind(' ', end), end));
+    };
+    EXPECT_GE(books("received_total"), received);
+    received = books("received_total");
+    EXPECT_EQ(received,
+              books("finished_total") + books("aborted_total") + books("failed_total") + books("in_flight"));
+  }
+  ASSERT_TRUE(eventually([&] { return server->in_flight() == 0; }));
+  received = metric("tessera:requests_received_total");
+  const double finished = metric("tessera:requests_finished_total");
+  EXPECT_EQ(metric("tessera:requests_in_flight"), 0);
+  EXPECT_EQ(received, finished + metric("tessera:requests_aborted_total"));
+  EXPECT_GE(finished, 64);  // the 80 that stayed, less the 16 wrong ones
+  EXPECT_LE(metric("vllm:time_to_first_token_seconds_count"), received);
+  EXPECT_GE(metric("vllm:time_to_first_token_seconds_count"), finished);
+  EXPECT_EQ(metric("vllm:e2e_request_latency_seconds_count"), finished);
 }
 
 TEST_F(ServerTest, HistogramsAddUp) {
