@@ -12,6 +12,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/load_progress.h"
+#include "checkpoint/read_ahead.h"
 #include "comm/thread_communicator.h"
 #include "engine/model_runner.h"
 #include "engine/rank_group.h"
@@ -22,6 +23,9 @@ namespace {
 
 // How long a rank may keep the others waiting before the server ends with a message.
 constexpr std::chrono::milliseconds kRankDeadline{60'000};
+
+// Of weights that are read from the disk before they are asked for.
+constexpr std::int64_t kReadAheadBytes = std::int64_t{1} << 30;
 
 constexpr std::int64_t kDefaultKvBytes = std::int64_t{2} << 30;
 
@@ -163,6 +167,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                          .total_bytes = plan.weight_file_bytes,
                          .clock = {},
                          .sink = [&](std::string_view line) { spdlog::info("{}", line); }});
+  ReadAhead ahead(checkpoint.weight_bytes(), kReadAheadBytes);
   std::atomic<std::size_t> weight_bytes{0};
   std::atomic<std::size_t> scratch_bytes{0};
   const auto make_rank = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
@@ -184,6 +189,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                                      .exchange = exchange},
                            .on_bytes = [&](std::int64_t bytes) {
                              progress.add(bytes);
+                             ahead.consumed(bytes);
                              if (hooks.on_progress) hooks.on_progress(progress.fraction(), progress.line());
                            }};
     TS_TRY(auto model, load_model(checkpoint, *device.backend, load));
@@ -202,6 +208,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                        [&](Communicator& tp) { return make_rank(&tp); }, kRankDeadline));
   }
   progress.finish();
+  checkpoint.drop_pages();
   launched.weight_bytes = weight_bytes;
   launched.scratch_bytes = scratch_bytes;
 
