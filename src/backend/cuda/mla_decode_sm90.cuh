@@ -454,8 +454,7 @@ __device__ inline void copy_q(const CUtensorMap& q_map, const Place& place, std:
   barrier_wait(place.q_empty(), (pieces & 1) ^ 1);
   barrier_expect(place.q_full(), Config::kTileBytes);
   for (int chunk = 0; chunk < Config::kChunks; ++chunk) {
-    copy_tile_3d(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(),
-                 chunk * Config::kChunkColumns, row, 0);
+    copy_tile(place.q() + chunk * Config::kChunkBytes, &q_map, place.q_full(), row, chunk, 0);
   }
 }
 
@@ -483,7 +482,7 @@ __device__ inline void fill_by_copy(const MlaArgs& args, const CUtensorMap& q_ma
         if (lane != 0) return;
         const std::uint32_t to = place.stage(stage) + chunk * Config::kChunkBytes;
         barrier_expect(place.full(stage, chunk), Config::kChunkBytes);
-        copy_tile_3d(to, &kv_map, place.full(stage, chunk), chunk * Config::kChunkColumns, 0, block);
+        copy_tile(to, &kv_map, place.full(stage, chunk), 0, chunk, block);
       };
       for (int i = 0; i < Config::kQuarters; ++i) {
         const int chunk = chunk_at(2 * i);

@@ -11,9 +11,13 @@ void launch(const MlaDecodeLayout& layout, const MlaArgs& args, std::int32_t blo
   const auto kernel = decode_kernel<kLate>;
   TS_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Config::kSharedBytes));
   const std::int64_t q_rows = std::int64_t{args.seqs} * args.q_tokens * args.heads;
-  const CUtensorMap q_map = map_rows({.data = args.q, .row_bytes = 2 * kMlaDim, .rows = q_rows});
-  const CUtensorMap kv_map =
-      map_rows({.data = args.kv, .row_bytes = 2 * kMlaDim, .rows = kMlaBlockSize, .outer = blocks});
+  const CUtensorMap q_map =
+      map_rows({.data = args.q, .row_bytes = 2 * kMlaDim, .rows = q_rows, .chunks = Config::kChunks});
+  const CUtensorMap kv_map = map_rows({.data = args.kv,
+                                       .row_bytes = 2 * kMlaDim,
+                                       .rows = kMlaBlockSize,
+                                       .outer = blocks,
+                                       .chunks = Config::kChunks});
   const dim3 grid(static_cast<unsigned>(layout.row_tiles), static_cast<unsigned>(layout.parts));
   kernel<<<grid, Config::kThreads, Config::kSharedBytes, stream>>>(args, q_map, kv_map);
   TS_CUDA(cudaGetLastError());

@@ -59,6 +59,33 @@ __device__ __forceinline__ std::uint32_t times(std::uint32_t halves, std::uint32
   return product;
 }
 
+// d += the sums of the eight columns of B, which are 32 bytes long; b0 and b1 hold a lane's part of B as
+// mma.sync wants it. All rows of D are equal: d[0] and d[1] are columns 2 (l % 4), + 1.
+__device__ __forceinline__ void add_columns(Bf16, float (&d)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%5, %6}, "
+      "{%0, %1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(0x3F803F80), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void add_columns(F16, float (&d)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%5, %6}, {%0, "
+      "%1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(0x3C003C00), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void add_columns(E4m3, float (&d)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%5, %6}, "
+      "{%0, %1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(0x38383838), "r"(b0), "r"(b1));
+}
+
 // KV rows that any query token of the sequence sees.
 __device__ inline std::int32_t most_rows(const MlaArgs& args, std::int32_t seq) {
   std::int32_t most = 0;

@@ -7,15 +7,14 @@
 
 namespace tessera::cuda::sm90 {
 
-// One warp asks the copy engine for tiles, box by box in the order in which they are scored. kv_map copies
-// boxes of kBoxRow bytes, scale_map the scales of grouped rows.
+// One warp asks the copy engine for tiles: kv_map brings all of a tile; of grouped rows the latent, rope_map
+// the rope and scale_map the scales.
 template <class Rows, int kN>
 __device__ inline void fill_stages(const MlaArgs& args, const CUtensorMap& kv_map,
-                                   const CUtensorMap& scale_map,
+                                   const CUtensorMap& rope_map, const CUtensorMap& scale_map,
                                    const SwappedPlace<SwappedConfig<Rows, kN>>& place, std::int32_t part) {
   using C = SwappedConfig<Rows, kN>;
   constexpr int kBoxBytes = Box<Rows>::kBytes;
-  constexpr int kColumnBytes = kIsBf16<Rows> ? 2 : 1;  // of an element of the map
   const int lane = threadIdx.x % 32;
   MlaWalk walk(args, part);
   MlaPiece piece;
@@ -29,20 +28,13 @@ __device__ inline void fill_stages(const MlaArgs& args, const CUtensorMap& kv_ma
       barrier_wait(place.empty(ring.stage()), ring.phase() ^ 1);
       if (lane == 0) {
         const std::uint32_t stage_at = place.stage(ring.stage());
-        for (int arrival = 0; arrival < C::kArrivals; ++arrival) {
-          const std::uint32_t full = place.full(ring.stage(), arrival);
-          const int end = arrival + 1 < C::kArrivals ? 3 * arrival + 3 : C::kBoxes;
-          barrier_expect(full, static_cast<std::uint32_t>((end - 3 * arrival) * kBoxBytes +
-                                                          (arrival == 0 ? C::kScaleBytes : 0)));
-          if (Rows::kGrouped && arrival == 0) {
-            copy_tile_3d(place.scales(stage_at, kBoxBytes), &scale_map, full, kMlaLatent, 0, block);
-          }
-          for (int box = 3 * arrival; box < end; ++box) {
-            const int gap = Rows::kGrouped && box >= C::kLatentBoxes ? 16 : 0;  // the scales lie before rope
-            copy_tile_3d(stage_at + box * kBoxBytes, &kv_map, full,
-                         (box * Rows::kBoxRow + gap) / kColumnBytes, 0, block);
-          }
+        const std::uint32_t full = place.full(ring.stage());
+        barrier_expect(full, C::kStageBytes);
+        if constexpr (Rows::kGrouped) {
+          copy_tile(place.scales(stage_at, kBoxBytes), &scale_map, full, 0, 0, block);
+          copy_tile(stage_at + C::kLatentBoxes * kBoxBytes, &rope_map, full, 0, 0, block);
         }
+        copy_tile(stage_at, &kv_map, full, 0, 0, block);
       }
       __syncwarp();
       ring.advance();
@@ -54,6 +46,7 @@ __device__ inline void fill_stages(const MlaArgs& args, const CUtensorMap& kv_ma
 template <class Rows, int kN>
 __global__ void __launch_bounds__(SwappedConfig<Rows, kN>::kThreads, 1)
     swapped_kernel(const __grid_constant__ MlaArgs args, const __grid_constant__ CUtensorMap kv_map,
+                   const __grid_constant__ CUtensorMap rope_map,
                    const __grid_constant__ CUtensorMap scale_map) {
   using C = SwappedConfig<Rows, kN>;
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -63,13 +56,13 @@ __global__ void __launch_bounds__(SwappedConfig<Rows, kN>::kThreads, 1)
   if (threadIdx.x == 0) {
     if (place.base % 1024 != 0) __trap();  // swizzled boxes start on their own size
     for (int s = 0; s < C::kStages; ++s) {
-      for (int arrival = 0; arrival < C::kArrivals; ++arrival) barrier_init(place.full(s, arrival), 1);
+      barrier_init(place.full(s), 1);
       barrier_init(place.empty(s), 8);  // one arrival a warp, here and below
     }
     for (int parity = 0; parity < 2; ++parity) {
       barrier_init(place.p_full(parity), 4);
       barrier_init(place.p_empty(parity), 8);
-      barrier_init(place.inverse_full(parity), 4);
+      barrier_init(place.top_full(parity), 4);
     }
     barrier_init_done();
   }
@@ -82,7 +75,7 @@ __global__ void __launch_bounds__(SwappedConfig<Rows, kN>::kThreads, 1)
       __shfl_sync(~0U, threadIdx.x / 128, 0);  // tells the compiler that warps do not diverge here
   if (group == 3) {
     give_registers<C::kFillerRegisters>();
-    if (threadIdx.x < 3 * 128 + 32) fill_stages<Rows, kN>(args, kv_map, scale_map, place, part);
+    if (threadIdx.x < 3 * 128 + 32) fill_stages<Rows, kN>(args, kv_map, rope_map, scale_map, place, part);
   } else if (group == 2) {
     take_registers<C::kScorerRegisters>();
     Scorer<Rows, kN>(args, place).run(part, first_row);

@@ -1,6 +1,8 @@
 // Host side of the swapped kernel: tensor maps and the launch itself.
 #pragma once
 
+#include <cstddef>
+
 #include "backend/cuda/mla_swapped_kernel.cuh"
 #include "backend/cuda/mla_tensor_map.h"
 
@@ -12,20 +14,30 @@ void launch_swapped(const MlaDecodeLayout& layout, const MlaArgs& args, std::int
   using C = SwappedConfig<Rows, kN>;
   const auto kernel = swapped_kernel<Rows, kN>;
   TS_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes));
-  const MlaRowMap rows{.data = args.kv,
-                       .row_bytes = Rows::kRowBytes,
-                       .rows = kMlaBlockSize,
-                       .outer = blocks,
-                       .box_bytes = Rows::kBoxRow,
-                       .swizzled = true,
-                       .bf16 = kIsBf16<Rows>};
-  MlaRowMap scales = rows;
-  scales.box_bytes = 16;
-  scales.swizzled = false;
+  MlaRowMap rows{.data = args.kv,
+                 .row_bytes = Rows::kRowBytes,
+                 .rows = kMlaBlockSize,
+                 .outer = blocks,
+                 .chunk_bytes = Rows::kBoxRow,
+                 .chunks = Rows::kGrouped ? C::kLatentBoxes : C::kBoxes,
+                 .box_chunks = Rows::kGrouped ? C::kLatentBoxes : C::kBoxes};
   const CUtensorMap kv_map = map_rows(rows);
-  const CUtensorMap scale_map = Rows::kGrouped ? map_rows(scales) : kv_map;
+  CUtensorMap rope_map = kv_map;  // of grouped rows: rope, behind the scales
+  CUtensorMap scale_map = kv_map;
+  if constexpr (Rows::kGrouped) {
+    rows.data = static_cast<const std::byte*>(args.kv) + kMlaLatent + 16;
+    rows.chunks = Rows::kRopeBoxes;
+    rows.box_chunks = Rows::kRopeBoxes;
+    rope_map = map_rows(rows);
+    rows.data = static_cast<const std::byte*>(args.kv) + kMlaLatent;
+    rows.chunk_bytes = 16;
+    rows.chunks = 1;
+    rows.box_chunks = 1;
+    rows.swizzled = false;
+    scale_map = map_rows(rows);
+  }
   const dim3 grid(static_cast<unsigned>(layout.row_tiles), static_cast<unsigned>(layout.parts));
-  kernel<<<grid, C::kThreads, C::kSharedBytes, stream>>>(args, kv_map, scale_map);
+  kernel<<<grid, C::kThreads, C::kSharedBytes, stream>>>(args, kv_map, rope_map, scale_map);
   TS_CUDA(cudaGetLastError());
 }
 

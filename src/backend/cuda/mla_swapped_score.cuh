@@ -38,7 +38,7 @@ struct Scorer {
   static constexpr int kSums = C::kSums;
   static constexpr int kColumnTiles = kN / 8;
   static constexpr int kColumns = 2 * kColumnTiles;                  // query rows of a lane
-  static constexpr int kKept = kColumns / 8 > 1 ? kColumns / 8 : 1;  // of which it keeps the sums
+  static constexpr int kKept = kColumns / 8 > 1 ? kColumns / 8 : 1;  // of which it joins the maxima
   static constexpr int kTilesAChunk = kColumnTiles > 1 ? 2 : 1;      // turned into P at a time
   static constexpr int kBoxBytes = Box<Rows>::kBytes;
 
@@ -51,7 +51,7 @@ struct Scorer {
 
   __device__ Scorer(const MlaArgs& a, const SwappedPlace<C>& p) : args(a), place(p) {}
 
-  // The query row of kept sum number `k`.
+  // The query row of joined value number `k`.
   __device__ __forceinline__ int kept_row(int k) const {
     const int value = lane / 4 * kColumns / 8 + k;
     return 8 * (value / 2) + 2 * quad + value % 2;
@@ -171,8 +171,9 @@ struct Scorer {
     fence_async_proxy();
   }
 
-  // Raises the maxima that the tile outgrows, if there are any; older sums shrink with them. All warps agree.
-  __device__ __forceinline__ void raise(const float (&s)[kSums], float (&sums)[kKept], int parity) const {
+  // Raises the maxima that the tile outgrows, if there are any; what was added up before shrinks with them.
+  // All warps agree.
+  __device__ __forceinline__ void raise(const float (&s)[kSums], int parity) const {
     bool above = false;
 #pragma unroll
     for (int i = 0; i < kColumnTiles; ++i) {
@@ -207,12 +208,9 @@ struct Scorer {
       store_shared(place.shrink(parity, row), higher ? exp2_fast((old - raised) * scale) : 1.0F);
     }
     named_sync(kScorers, 128);
-#pragma unroll
-    for (int k = 0; k < kKept; ++k) sums[k] *= load_shared(place.shrink(parity, kept_row(k)));
   }
 
   // Probabilities of column tiles first .. first + kTilesAChunk - 1, stored to P. s[4 i], s[4 i + 1] then
-  // hold the sums over the lane's two tokens.
   __device__ __forceinline__ void exponentiate(float (&s)[kSums], const Rule (&rules)[kTilesAChunk],
                                                int first, std::uint32_t p) const {
 #pragma unroll
@@ -259,30 +257,12 @@ struct Scorer {
         }
       }
     }
-#pragma unroll
-    for (int n = 0; n < kTilesAChunk; ++n) {
-      const int i = first + n;
-      s[4 * i] += s[4 * i + 2];
-      s[4 * i + 1] += s[4 * i + 3];
-    }
   }
   __device__ __forceinline__ void publish(int parity) const {
     fence_async_proxy();
     __syncwarp();
     if (lane == 0) barrier_arrive(place.p_full(parity));
   }
-  __device__ __forceinline__ void add(const float (&s)[kSums], float (&sums)[kKept]) const {
-    float columns[kColumns];
-#pragma unroll
-    for (int i = 0; i < kColumnTiles; ++i) {
-      columns[2 * i] = s[4 * i];
-      columns[2 * i + 1] = s[4 * i + 1];
-    }
-    join_lanes(columns, lane, [](float a, float b) { return a + b; });
-#pragma unroll
-    for (int k = 0; k < kKept; ++k) sums[k] += columns[k];
-  }
-
   // A scored tile on its way to P.
   struct Pending {
     std::uint32_t stage_at;
@@ -292,8 +272,8 @@ struct Scorer {
   // Scores the tile that arrives in `stage` into `next`; if kPending, meanwhile turns `now` into P. At the
   // end `next` is complete.
   template <bool kScore, bool kPending>
-  __device__ __forceinline__ void step(float (&next)[kSums], float (&now)[kSums], float (&sums)[kKept],
-                                       int stage, std::uint32_t phase, const Pending& pending) const {
+  __device__ __forceinline__ void step(float (&next)[kSums], float (&now)[kSums], int stage,
+                                       std::uint32_t phase, const Pending& pending) const {
     constexpr int kSteps = kChunkSteps<Rows> / 2;         // in flight: two halves of a chunk
     constexpr int kPieces = kColumnTiles / kTilesAChunk;  // of `now`, one a chunk
     const std::uint32_t stage_at = place.stage(stage);
@@ -303,18 +283,19 @@ struct Scorer {
         kIsMath<Rows> || warp < 2 ? first_half : place.p(pending.stage_at, pending.parity, 1, kBoxBytes);
     const std::uint64_t queries =
         pinned(C::kQRow == 128 ? wgmma_operand(place.q(0), 8 * 128, 16) : wgmma_operand_64(place.q(0)));
-    Keys<Rows> keys;
+    Keys<Rows> keys[2];  // asked for a chunk ahead: shared memory is busy, a load takes 150 cycles
     Rule rules[kTilesAChunk];
     std::uint32_t a[2][kSteps][4];
     std::uint32_t scale[2] = {};
     const auto load = [&](int chunk) {
-      if (chunk % 3 == 0) barrier_wait(place.full(stage, chunk / 3), phase);
-      keys.load(stage_at + chunk * kBoxBytes, chunk, row0, quad);
+      if (chunk == 0) barrier_wait(place.full(stage), phase);
+      keys[chunk % 2].load(stage_at + chunk * kBoxBytes, chunk, row0, quad);
     };
     if constexpr (kScore) load(0);
 #pragma unroll
     for (int chunk = 0; chunk < C::kChunks; ++chunk) {
       if constexpr (kScore) {
+        if (chunk + 1 < C::kChunks) load(chunk + 1);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           if (chunk > 0) wgmma_wait<1>();  // the operands of two halves ago are free
@@ -326,7 +307,7 @@ struct Scorer {
               scale[r] = pack(F16{}, one, one);
             }
           }
-          keys.operands(a[half], chunk, half, scale);
+          keys[chunk % 2].operands(a[half], chunk, half, scale);
           if (kPending && half == 1 && chunk < kPieces) {  // asked for early: products are issued meanwhile
 #pragma unroll
             for (int n = 0; n < kTilesAChunk; ++n) rules[n] = rule(chunk * kTilesAChunk + n);
@@ -339,7 +320,6 @@ struct Scorer {
                 chunk + half + k > 0 ? 1 : 0);
           }
           wgmma_commit();
-          if (half == 1 && chunk + 1 < C::kChunks) load(chunk + 1);
         }
       }
       if constexpr (kPending) {
@@ -349,7 +329,6 @@ struct Scorer {
         }
         if (chunk < kPieces) exponentiate(now, rules, chunk * kTilesAChunk, p);
         if (chunk == kPieces - 1) publish(pending.parity);
-        if (chunk == kPieces) add(now, sums);
       }
     }
     if constexpr (kScore) wgmma_wait<0>();
@@ -373,7 +352,6 @@ struct Scorer {
       }
       const std::int32_t least = least_rows(args, piece.seq);
       load_queries(piece.seq, first_row);
-      float sums[kKept] = {};
       Pending pending{};
       const auto prepare = [&](float(&s)[kSums],
                                std::int32_t tile) {  // of a scored tile, up to its exponentials
@@ -384,60 +362,46 @@ struct Scorer {
         pending.parity = static_cast<int>(number & 1);
         // Before anything that the multipliers of the tile two back may still read is overwritten.
         barrier_wait(place.p_empty(pending.parity), (number / 2 & 1) ^ 1);
-        raise(s, sums, pending.parity);
+        raise(s, pending.parity);
         if (first_token + C::kTokens > most) clear(pending.stage_at, most - first_token);
       };
       const auto scored = [&] {  // the tile in the ring has been scored
         pending.stage_at = place.stage(ring.stage());
         ring.advance();
       };
-      step<true, false>(a, b, sums, ring.stage(), ring.phase(), pending);
+      step<true, false>(a, b, ring.stage(), ring.phase(), pending);
       scored();
       for (std::int32_t tile = piece.begin;; tile += 2) {
         prepare(a, tile);
         if (tile + 1 == piece.end) {
-          step<false, true>(b, a, sums, 0, 0, pending);
+          step<false, true>(b, a, 0, 0, pending);
           break;
         }
-        step<true, true>(b, a, sums, ring.stage(), ring.phase(), pending);
+        step<true, true>(b, a, ring.stage(), ring.phase(), pending);
         scored();
         prepare(b, tile + 1);
         if (tile + 2 == piece.end) {
-          step<false, true>(a, b, sums, 0, 0, pending);
+          step<false, true>(a, b, 0, 0, pending);
           break;
         }
-        step<true, true>(a, b, sums, ring.stage(), ring.phase(), pending);
+        step<true, true>(a, b, ring.stage(), ring.phase(), pending);
         scored();
       }
-      finish(piece, sums, pieces, first_row);
+      finish(pieces);
       ++pieces;
     }
   }
 
-  // Sums over all warps: the factor of each row's output for the multipliers, and the log-sum-exp.
-  __device__ __forceinline__ void finish(const MlaPiece& piece, const float (&sums)[kKept],
-                                         std::uint32_t pieces, std::int32_t first_row) const {
-#pragma unroll
-    for (int k = 0; k < kKept; ++k) store_shared(place.exchange(warp, kept_row(k)), sums[k]);
-    named_sync(kScorers, 128);
-    const int total_rows = args.q_tokens * args.heads;
+  // The final maxima, for those who have the sums.
+  __device__ __forceinline__ void finish(std::uint32_t pieces) const {
     const int row = threadIdx.x % 128;
     if (row < kN) {
-      const float sum = (load_shared(place.exchange(0, row)) + load_shared(place.exchange(1, row))) +
-                        (load_shared(place.exchange(2, row)) + load_shared(place.exchange(3, row)));
-      store_shared(place.inverse(static_cast<int>(pieces & 1), row),
-                   sum > 0.0F ? args.out_scale / sum : 0.0F);
-      if (first_row + row < total_rows) {
-        const std::uint32_t rule_at = place.rule(row & ~1) + 4 * (row & 1);
-        const float top = load_shared(rule_at + 8) * load_shared(rule_at) - C::kRaise;
-        const std::int64_t at =
-            static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row + row;
-        (piece.slot < 0 ? args.lse : args.partial_lse)[at] =
-            sum > 0.0F ? (top - C::kLift + __log2f(sum)) * 0.6931471805599453F : -INFINITY;
-      }
+      const std::uint32_t at = place.rule(row & ~1) + 4 * (row & 1);
+      store_shared(place.top(static_cast<int>(pieces & 1), row),
+                   load_shared(at + 8) * load_shared(at) - C::kRaise);
     }
     __syncwarp();
-    if (lane == 0) barrier_arrive(place.inverse_full(static_cast<int>(pieces & 1)));
+    if (lane == 0) barrier_arrive(place.top_full(static_cast<int>(pieces & 1)));
     named_sync(kScorers, 128);  // rules and limits are free for the next piece
   }
 };

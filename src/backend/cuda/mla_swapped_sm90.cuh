@@ -9,17 +9,15 @@
 //   rows of the cache stay in shared memory as they are stored and become operands on the way
 //   (mla_swapped_rows.cuh); and query rows are the N of a wgmma, which may be 8, so few heads waste nothing.
 // Bound: a tile (64 tokens) with 64 query rows costs 2,176 cycles of tensor cores. Shared memory is busy for
-// 1,984: 288
-//   to receive 36 KiB of fp8, 544 to read them twice, 1,088 for Q^T and P^T, 64 to write P. One conversion
-//   instruction makes two operands: 272 a scheduler and tile.
-// Roles: warpgroup 2 scores (S^T, softmax, P); 0 and 1 multiply values, each for 256 of the 512 dimensions;
-// one warp of
-//   warpgroup 3 asks the copy engine for tiles. The scorer begins the next tile before it takes the
-//   exponentials of the last, so products of three warpgroups are always queued.
+// 2,048: 288 to receive 36 KiB of fp8, 544 to read them twice, 1,088 for Q^T and P^T, 128 for P. One
+// conversion instruction makes two operands: 272 a scheduler and tile.
+// Roles: warpgroup 2 scores (S^T, softmax, P); 0 and 1 multiply values, each for 256 of the 512 dimensions,
+// and add up P; one warp of warpgroup 3 asks the copy engine for tiles. The scorer begins the next tile
+// before it takes the exponentials of the last, so products of three warpgroups are always queued. What
+// bounds it in practice is the scorer's own chain of instructions: everything else is done by somebody else.
 // P takes the place of the rope columns of its own tile where it fits, which nobody needs after the scores.
 // The running maximum is raised only when a row outgrows it by 2^kRaise: seldom, so the usual tile needs no
-// reduction over
-//   its tokens, only one vote.
+// reduction over its tokens, only one vote.
 #pragma once
 
 #include <cmath>
@@ -53,7 +51,6 @@ struct SwappedConfig {
   static constexpr int kChunks = kMlaDim / 64;
   static constexpr int kLatentBoxes = kMlaLatent / 64;
   static constexpr int kBoxes = kLatentBoxes + Rows::kRopeBoxes;
-  static constexpr int kArrivals = 3;  // barriers of a stage; each tells of three chunks
   static constexpr int kScaleBytes = Rows::kGrouped ? 16 * kTokens : 0;
   static constexpr int kStageBytes = kBoxes * Box<Rows>::kBytes + kScaleBytes;
 
@@ -68,12 +65,10 @@ struct SwappedConfig {
   // Offsets in dynamic shared memory, which begins on 1,024 bytes (checked).
   static constexpr int kMaxBytes = 227 * 1024;
   static constexpr int kStatistics = 44 * kN;
-  static constexpr int kBarriers = 8 * (6 * (kArrivals + 1) + 6) + 8;
   static constexpr int kMostStages = 6;
   static constexpr int kStages = [] {
     int stages = kMostStages;
-    while (kQBytes + kSpareBytes + kStatistics + 8 * (stages * (kArrivals + 1) + 7) + stages * kStageBytes >
-           kMaxBytes)
+    while (kQBytes + kSpareBytes + kStatistics + 8 * (stages * 2 + 7) + stages * kStageBytes > kMaxBytes)
       --stages;
     return stages;
   }();
@@ -84,15 +79,15 @@ struct SwappedConfig {
   static constexpr int kRule = kSpare + kSpareBytes;  // [kN / 2] {two scales, two maxima} f32, log2 domain
   static constexpr int kLimit = kRule + 8 * kN;       // [kN] KV rows that a query row sees
   static constexpr int kShrink = kLimit + 4 * kN;     // [2 tiles, kN] f32
-  static constexpr int kInverse =
+  static constexpr int kTop =
       kShrink + 2 * 4 * kN;  // [2 pieces, kN] f32: 1 / sum, with the scale of the output
-  static constexpr int kExchange = kInverse + 2 * 4 * kN;         // [4 warps, kN] f32, of the scorer
-  static constexpr int kFull = kExchange + 4 * 4 * kN;            // [stages, kArrivals] mbarrier
-  static constexpr int kEmpty = kFull + 8 * kStages * kArrivals;  // [stages]
-  static constexpr int kPFull = kEmpty + 8 * kStages;             // [2]
-  static constexpr int kPEmpty = kPFull + 2 * 8;                  // [2]
-  static constexpr int kInverseFull = kPEmpty + 2 * 8;            // [2]
-  static constexpr int kRaised = kInverseFull + 2 * 8;            // [2] whether kShrink matters
+  static constexpr int kExchange = kTop + 2 * 4 * kN;   // [4 warps, kN] f32, of the scorer
+  static constexpr int kFull = kExchange + 4 * 4 * kN;  // [stages] mbarrier
+  static constexpr int kEmpty = kFull + 8 * kStages;    // [stages]
+  static constexpr int kPFull = kEmpty + 8 * kStages;   // [2]
+  static constexpr int kPEmpty = kPFull + 2 * 8;        // [2]
+  static constexpr int kTopFull = kPEmpty + 2 * 8;      // [2]
+  static constexpr int kRaised = kTopFull + 2 * 8;      // [2] whether kShrink matters
   static constexpr int kSharedBytes = kRaised + 8;
   static_assert(kSharedBytes <= kMaxBytes && kStageBytes % 1024 == 0 && kQBytes % 1024 == 0);
 };
@@ -115,21 +110,19 @@ struct SwappedPlace {
   __device__ std::uint32_t rule(int row) const { return base + C::kRule + 8 * row; }  // of an even row
   __device__ std::uint32_t limit(int row) const { return base + C::kLimit + 4 * row; }
   __device__ std::uint32_t shrink(int parity, int row) const {
-    return base + C::kShrink + parity * ((C::kInverse - C::kShrink) / 2) + 4 * row;
+    return base + C::kShrink + parity * ((C::kTop - C::kShrink) / 2) + 4 * row;
   }
-  __device__ std::uint32_t inverse(int parity, int row) const {
-    return base + C::kInverse + parity * ((C::kExchange - C::kInverse) / 2) + 4 * row;
+  __device__ std::uint32_t top(int parity, int row) const {
+    return base + C::kTop + parity * ((C::kExchange - C::kTop) / 2) + 4 * row;
   }
   __device__ std::uint32_t exchange(int warp, int row) const {
     return base + C::kExchange + warp * ((C::kFull - C::kExchange) / 4) + 4 * row;
   }
-  __device__ std::uint32_t full(int s, int arrival) const {
-    return base + C::kFull + 8 * (s * C::kArrivals + arrival);
-  }
+  __device__ std::uint32_t full(int s) const { return base + C::kFull + 8 * s; }
   __device__ std::uint32_t empty(int s) const { return base + C::kEmpty + 8 * s; }
   __device__ std::uint32_t p_full(int parity) const { return base + C::kPFull + 8 * parity; }
   __device__ std::uint32_t p_empty(int parity) const { return base + C::kPEmpty + 8 * parity; }
-  __device__ std::uint32_t inverse_full(int parity) const { return base + C::kInverseFull + 8 * parity; }
+  __device__ std::uint32_t top_full(int parity) const { return base + C::kTopFull + 8 * parity; }
   __device__ std::uint32_t raised(int parity) const { return base + C::kRaised + 4 * parity; }
 };
 
@@ -151,6 +144,6 @@ struct Ring {
   }
 };
 
-enum SwappedNamed : int { kScorers = 1 };
+enum SwappedNamed : int { kScorers = 1, kMultipliers = 2 };
 
 }  // namespace tessera::cuda::sm90

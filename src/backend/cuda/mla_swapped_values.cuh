@@ -64,10 +64,31 @@ struct Multiplier {
       }
       wgmma_commit();
     }
-    wgmma_wait<0>();
   }
 
-  __device__ __forceinline__ void shrink(float (&o)[kProducts][kSums], int parity) const {
+  // The sums of P over the tile's tokens, for the eight query rows of this warp. As P is stored, so rounded:
+  // what is divided was made of the same numbers.
+  static constexpr int kAdders = kColumnTiles;  // warps of both groups
+  __device__ __forceinline__ int adder() const { return 4 * group + warp; }
+  __device__ __forceinline__ void add_up(float (&total)[4], std::uint32_t stage_at, int parity) const {
+    if (adder() >= kAdders) return;
+    const int row = 8 * adder() + lane % 8;
+#pragma unroll
+    for (int half = 0; half < C::kPHalves; ++half) {
+      std::uint32_t b[4];
+      load_matrices(
+          b, place.p(stage_at, parity, half, kBoxBytes) + row * 64 + ((lane / 8 ^ (row / 2 & 3)) << 4));
+      add_columns(Operand{}, total, b[0], b[1]);
+      add_columns(Operand{}, total, b[2], b[3]);
+    }
+  }
+
+  __device__ __forceinline__ void shrink(float (&o)[kProducts][kSums], float (&total)[4], int parity) const {
+    if (adder() < kAdders) {
+      const float2 c = load_shared_2(place.shrink(parity, 8 * adder() + 2 * quad));
+      total[0] *= c.x;
+      total[1] *= c.y;
+    }
 #pragma unroll
     for (int i = 0; i < kColumnTiles; ++i) {
       const float2 c = load_shared_2(place.shrink(parity, 8 * i + 2 * quad));
@@ -81,22 +102,40 @@ struct Multiplier {
     }
   }
 
-  __device__ __forceinline__ void write(const float (&o)[kProducts][kSums], const MlaPiece& piece, int parity,
+  __device__ __forceinline__ void write(const float (&o)[kProducts][kSums], const float (&total)[4],
+                                        const MlaPiece& piece, int parity, int piece_parity,
                                         std::int32_t first_row) const {
+    // The tile's factors have been used: its sums may take their place. The tile is given back after this.
+    named_sync(kMultipliers, 256);
+    if (adder() < kAdders && lane < 4) {
+      store_shared(place.shrink(parity, 8 * adder() + 2 * quad), total[0]);
+      store_shared(place.shrink(parity, 8 * adder() + 2 * quad + 1), total[1]);
+    }
+    named_sync(kMultipliers, 256);
     const int total_rows = args.q_tokens * args.heads;
     const std::int64_t rows_before =
         static_cast<std::int64_t>(piece.slot < 0 ? piece.seq : piece.slot) * total_rows + first_row;
+    const int own = threadIdx.x;
+    if (own < kN && first_row + own < total_rows) {
+      const float sum = load_shared(place.shrink(parity, own));
+      (piece.slot < 0 ? args.lse : args.partial_lse)[rows_before + own] =
+          sum > 0.0F
+              ? (load_shared(place.top(piece_parity, own)) - C::kLift + __log2f(sum)) * 0.6931471805599453F
+              : -INFINITY;
+    }
     const bool wide = piece.slot >= 0 || args.out_f32;
     float* wide_out = piece.slot >= 0 ? args.partial_out : static_cast<float*>(args.out);
     auto* narrow_out = static_cast<__nv_bfloat16*>(args.out);
 #pragma unroll
     for (int i = 0; i < kColumnTiles; ++i) {
-      const float2 inverse = load_shared_2(place.inverse(parity, 8 * i + 2 * quad));
+      const float2 sum = load_shared_2(place.shrink(parity, 8 * i + 2 * quad));
+      const float2 factors{sum.x > 0.0F ? args.out_scale / sum.x : 0.0F,
+                           sum.y > 0.0F ? args.out_scale / sum.y : 0.0F};
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         const int row = 8 * i + 2 * quad + c;
         if (first_row + row >= total_rows) continue;
-        const float factor = c == 0 ? inverse.x : inverse.y;
+        const float factor = c == 0 ? factors.x : factors.y;
         const std::int64_t at = (rows_before + row) * kMlaLatent + 256 * group + 16 * warp;
 #pragma unroll
         for (int m = 0; m < kProducts; ++m) {
@@ -142,24 +181,26 @@ struct Multiplier {
         write_empty(piece, first_row);
         continue;
       }
+      float total[4] = {};
       for (std::int32_t tile = piece.begin; tile < piece.end; ++tile) {
         const int parity = static_cast<int>(ring.done & 1);
         barrier_wait(place.p_full(parity), ring.done / 2 & 1);
-        for (int arrival = 0; arrival < C::kArrivals;
-             ++arrival) {  // complete long ago; makes the copy's bytes ours too
-          barrier_wait(place.full(ring.stage(), arrival), ring.phase());
-        }
+        barrier_wait(place.full(ring.stage()),
+                     ring.phase());  // complete long ago; makes the copy's bytes ours too
         const bool first = tile == piece.begin;
-        if (!first && load_shared(place.raised(parity)) != 0.0F) shrink(o, parity);
-        multiply(o, place.stage(ring.stage()), parity, first);
+        if (!first && load_shared(place.raised(parity)) != 0.0F) shrink(o, total, parity);
+        const std::uint32_t stage_at = place.stage(ring.stage());
+        multiply(o, stage_at, parity, first);
+        add_up(total, stage_at, parity);
+        wgmma_wait<0>();
         if (lane == 0) {
           barrier_arrive(place.empty(ring.stage()));
           if (tile + 1 < piece.end) barrier_arrive(place.p_empty(parity));
         }
         ring.advance();
       }
-      barrier_wait(place.inverse_full(static_cast<int>(pieces & 1)), pieces / 2 & 1);
-      write(o, piece, static_cast<int>(pieces & 1), first_row);
+      barrier_wait(place.top_full(static_cast<int>(pieces & 1)), pieces / 2 & 1);
+      write(o, total, piece, static_cast<int>((ring.done - 1) & 1), static_cast<int>(pieces & 1), first_row);
       __syncwarp();
       if (lane == 0)
         barrier_arrive(place.p_empty(static_cast<int>((ring.done - 1) & 1)));  // the factors are read too

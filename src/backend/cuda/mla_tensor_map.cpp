@@ -30,20 +30,22 @@ Encode find_encode() {
 
 CUtensorMap map_rows(const MlaRowMap& rows) {
   CUtensorMap map;
-  const std::int64_t element = rows.bf16 ? 2 : 1;
-  const cuuint64_t extent[3] = {static_cast<cuuint64_t>(rows.row_bytes / element),
-                                static_cast<cuuint64_t>(rows.rows), static_cast<cuuint64_t>(rows.outer)};
-  const cuuint64_t stride[2] = {static_cast<cuuint64_t>(rows.row_bytes),
-                                static_cast<cuuint64_t>(rows.row_bytes * rows.rows)};
-  const cuuint32_t box[3] = {static_cast<cuuint32_t>(rows.box_bytes / element), kMlaBlockSize, 1};
-  const cuuint32_t step[3] = {1, 1, 1};
-  const CUtensorMapSwizzle swizzle = !rows.swizzled          ? CU_TENSOR_MAP_SWIZZLE_NONE
-                                     : rows.box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
-                                                             : CU_TENSOR_MAP_SWIZZLE_64B;
+  const auto chunk_bytes = static_cast<cuuint64_t>(rows.chunk_bytes);
+  const auto row_bytes = static_cast<cuuint64_t>(rows.row_bytes);
+  const auto count = static_cast<cuuint64_t>(rows.rows);
+  const cuuint64_t extent[4] = {chunk_bytes, count, static_cast<cuuint64_t>(rows.chunks),
+                                static_cast<cuuint64_t>(rows.outer)};
+  const cuuint64_t stride[3] = {row_bytes, chunk_bytes, row_bytes * count};
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(rows.chunk_bytes), kMlaBlockSize,
+                             static_cast<cuuint32_t>(rows.box_chunks), 1};
+  const cuuint32_t step[4] = {1, 1, 1, 1};
+  const CUtensorMapSwizzle swizzle = !rows.swizzled            ? CU_TENSOR_MAP_SWIZZLE_NONE
+                                     : rows.chunk_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                               : CU_TENSOR_MAP_SWIZZLE_64B;
   const CUresult status =
-      find_encode()(&map, rows.bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8, 3,
-                    const_cast<void*>(rows.data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      find_encode()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(rows.data), extent, stride, box,
+                    step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw DeviceError("cuTensorMapEncodeTiled refused [" + std::to_string(rows.outer) + ", " +
                       std::to_string(rows.rows) + ", " + std::to_string(rows.row_bytes) + " bytes]: error " +

@@ -74,12 +74,13 @@ __device__ inline bool named_any(int id, int threads, bool mine) {
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // --- bulk tensor copies, global to shared, completing bytes on an mbarrier
-__device__ inline void copy_tile_3d(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int x,
-                                    int y, int z) {
+__device__ inline void copy_tile(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int row,
+                                 int chunk, int outer) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+      "%6}], "
       "[%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      "l"(map), "r"(barrier), "r"(0), "r"(row), "r"(chunk), "r"(outer)
       : "memory");
 }
 
@@ -166,6 +167,12 @@ __device__ inline void store_matrices_transposed(std::uint32_t address, const st
 __device__ inline void store_matrices_transposed(std::uint32_t address, const std::uint32_t (&m)[2]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(m[0]),
                "r"(m[1])
+               : "memory");
+}
+__device__ inline void load_matrices(std::uint32_t (&m)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
                : "memory");
 }
 __device__ inline void load_matrices_transposed(std::uint32_t (&m)[4], std::uint32_t address) {
