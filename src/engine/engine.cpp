@@ -42,6 +42,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
     : options_(std::move(options)),
       runner_(std::move(runner)),
       scheduler_(options_.scheduler),
+      gate_(options_.gate),
       seeds_(options_.seed) {
   const SchedulerOptions& s = options_.scheduler;
   info_ = {.vocab = s.vocab,
@@ -54,6 +55,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
            .kv_cache_dtype = options_.kv_cache_dtype,
            .prefix_caching = s.prefix_caching,
            .end_tokens = options_.end_tokens,
+           .dcp_ranks = s.dcp_ranks,
+           .most_drafts = s.most_drafts,
            .fingerprint = options_.fingerprint};
   limits_ = {.vocab = s.vocab,
              .max_model_len = s.max_model_len,
@@ -174,7 +177,7 @@ bool Engine::take_requests() {
 
 void Engine::step() {
   const auto begin = Clock::now();
-  const StepPlan& plan = scheduler_.plan_step(begin);
+  const StepPlan& plan = scheduler_.plan_step(begin, decide_drafts());
   if (plan.work.empty())
     throw std::logic_error(std::to_string(scheduler_.waiting()) + " requests wait and " +
                            std::to_string(scheduler_.running()) + " run, but none can go on with " +
@@ -186,11 +189,39 @@ void Engine::step() {
   const auto ran = Clock::now();
   step_tokens_.count(static_cast<std::int64_t>(plan.tokens.size()));
   const auto deliveries = scheduler_.apply(result, ran);
+  if (gate_) record_drafts(seconds(ran - begin));
   ++steps_;
   hand_out(deliveries);
   const auto end = Clock::now();
   step_seconds_ += seconds(end - begin);
   host_seconds_ += seconds(end - begin - (ran - planned));
+}
+
+// For the drafts that this step makes and the next one verifies. Its situation is taken for the next one's.
+DraftPolicy Engine::decide_drafts() {
+  if (!gate_) return {};
+  const std::int32_t longest = options_.gate->disable_above_seq_len;
+  const DecodeLoad load = scheduler_.decode_load(longest);
+  situation_ = {.batch = load.sequences, .draftable = load.draftable, .context = load.context};
+  const GateDecision decision = gate_->decide(situation_);
+  verifying_ = drafting_;
+  drafting_ = decision.drafts;
+  speculation_.draft_length = decision.drafts;
+  ++speculation_.chosen[static_cast<std::size_t>(decision.drafts)];
+  if (decision.reason == GateReason::kProbe || decision.reason == GateReason::kUnknown) ++speculation_.probes;
+  return {.drafts = decision.drafts, .longest_sequence = longest};
+}
+
+// What a step cost is comparable where it did the same work as others like it: no prompts, and as many drafts
+// made as verified.
+void Engine::record_drafts(double seconds) {
+  const Scheduler::Verified& verified = scheduler_.verified();
+  const bool is_steady = verified.is_pure_decode && verifying_ == drafting_;
+  gate_->record({.situation = situation_,
+                 .drafts = verifying_,
+                 .seconds = is_steady ? seconds : 0,
+                 .drafted = verified.sequences,
+                 .accepted_at = std::span(verified.accepted_at).first(static_cast<std::size_t>(verifying_))});
 }
 
 // The books first: who reads the last output of a request and then the books finds it there.
@@ -223,6 +254,13 @@ void Engine::publish(bool handing_out) {
   books_.computed_tokens = counters.computed_tokens;
   books_.recomputed_tokens = counters.recomputed_tokens;
   books_.preemptions = counters.preemptions;
+  books_.sharded = counters.sharded;
+  speculation_.drafts = counters.drafts;
+  speculation_.draft_tokens = counters.draft_tokens;
+  speculation_.accepted_tokens = counters.accepted_tokens;
+  speculation_.undrafted_constraint = counters.undrafted_constraint;
+  std::ranges::copy(counters.accepted_at, speculation_.accepted_at.begin());
+  books_.speculation = speculation_;
   books_.prefix_queries = counters.prefix_queries;
   books_.prefix_hits = counters.prefix_hits;
   books_.steps = steps_;

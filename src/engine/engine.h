@@ -17,6 +17,7 @@
 #include "engine/engine_client.h"
 #include "engine/scheduler.h"
 #include "engine/step_plan.h"
+#include "speculative/gate.h"
 
 namespace tessera {
 
@@ -27,6 +28,8 @@ struct EngineOptions {
   std::string fingerprint;               // for info() only
   std::int32_t max_waiting = 0;          // most requests in the queue; 0: no limit
   std::uint64_t seed = 0;                // of the seeds of requests that bring none
+  // Whether and how far to speculate; most_drafts is the scheduler's. Absent: the runner has no drafts.
+  std::optional<GateOptions> gate;
   // Called once, on the engine's thread, after a step threw and every request was told. No further request is
   // taken; the process should end with this message.
   std::function<void(const Error&)> on_fatal;
@@ -54,6 +57,8 @@ class Engine final : public EngineClient {
   // What clients asked for since the last look. False: the engine is to end.
   bool take_requests();
   void step();
+  DraftPolicy decide_drafts();
+  void record_drafts(double seconds);
   void stop_after(const Error& error);
   void hand_out(std::span<const Delivery> deliveries);
   void publish(bool handing_out);
@@ -67,6 +72,12 @@ class Engine final : public EngineClient {
   // --- the engine's thread alone
   std::unique_ptr<StepRunner> runner_;
   Scheduler scheduler_;
+  std::optional<SpeculationGate> gate_;
+  StepSituation situation_;  // of the step under way
+  std::int32_t verifying_ =
+      0;                       // drafts that the step under way verifies: what was decided for the one before
+  std::int32_t drafting_ = 0;  // that it makes
+  SpeculationStats speculation_;
   std::vector<std::unique_ptr<Sequence>> arrived_;
   std::vector<RequestId> cancelled_;
   std::vector<RequestId> broken_sinks_;  // a sink threw: its request is cancelled

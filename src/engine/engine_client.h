@@ -28,6 +28,21 @@ struct StepTokenCounts {
   }
 };
 
+// Speculation since the start. Steps of sequences count, not steps of the engine.
+struct SpeculationStats {
+  static constexpr std::size_t kMostDrafts = 7;
+
+  std::int64_t drafts = 0;                                 // steps of sequences that verified drafts
+  std::int64_t draft_tokens = 0;                           // drafts verified
+  std::int64_t accepted_tokens = 0;                        // of these, those that stood
+  std::array<std::int64_t, kMostDrafts> accepted_at = {};  // by position
+  std::int64_t undrafted_constraint = 0;  // steps of sequences that drafted nothing because of a grammar
+  std::int32_t draft_length = 0;          // that the gate chose for the last step
+  // [drafts]: engine steps for which it chose so many; of these, the ones that only try a length.
+  std::array<std::int64_t, kMostDrafts + 1> chosen = {};
+  std::int64_t probes = 0;
+};
+
 struct EngineInfo {
   std::int32_t vocab = 0;
   std::int32_t max_model_len = 0;  // prompt + output tokens
@@ -39,7 +54,9 @@ struct EngineInfo {
   std::string kv_cache_dtype;
   bool prefix_caching = true;
   std::vector<std::int32_t> end_tokens;
-  std::string fingerprint;  // changes with kernels and configuration: OpenAI's system_fingerprint
+  std::int32_t dcp_ranks = 1;    // ranks that share the rows of a sequence
+  std::int32_t most_drafts = 0;  // of a sequence in a step; 0: no speculation
+  std::string fingerprint;       // changes with kernels and configuration: OpenAI's system_fingerprint
 };
 
 // Counters only grow; gauges are of the last step. Taken without stopping the engine.
@@ -60,6 +77,8 @@ struct EngineStats {
   std::int64_t prefix_hits = 0;     // of these, found
   std::int64_t steps = 0;
   StepTokenCounts step_tokens = {};
+  std::int64_t sharded = 0;  // sequences that were spread over ranks after they had begun
+  SpeculationStats speculation = {};
   double step_seconds = 0;  // sum over steps, device included
   double host_seconds = 0;  // of these, spent planning and handing out results
 };

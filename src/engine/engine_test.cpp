@@ -103,7 +103,8 @@ std::unique_ptr<Engine> start(EngineOptions options, std::function<void(const St
                                                        .max_num_batched_tokens = s.max_num_batched_tokens,
                                                        .block_size = s.block_size,
                                                        .kv_blocks = s.kv_blocks,
-                                                       .vocab = s.vocab});
+                                                       .vocab = s.vocab,
+                                                       .shared_table = s.shared_table});
   runner->before_step = std::move(before_step);
   auto engine = Engine::create(std::move(options), std::move(runner));
   EXPECT_TRUE(engine.ok());
@@ -139,6 +140,36 @@ TEST(Engine, AnswersEachRequestAsIfItWereAlone) {
   EXPECT_EQ(stats.generation_tokens, 20 * 30);
   EXPECT_EQ(stats.kv_usage, 0);
   EXPECT_GT(stats.steps, 30);
+}
+
+TEST(Engine, SpeculatesAsTheGateSaysAndCountsIt) {
+  for (const bool adaptive : {false, true}) {
+    EngineOptions options = engine_options();
+    options.scheduler.most_drafts = 3;
+    options.scheduler.draft_lookahead = 2;
+    options.scheduler.shared_table = true;
+    options.gate = {.most_drafts = 3, .adaptive = adaptive, .disable_above_seq_len = 60};
+    const auto engine = start(options);
+    std::vector<std::shared_ptr<Inbox>> inboxes;
+    for (std::int32_t i = 0; i < 10; ++i) {
+      inboxes.push_back(std::make_shared<Inbox>());
+      ASSERT_TRUE(engine->submit(numbered(5 + i, 100, i), inboxes.back()));
+    }
+    for (std::int32_t i = 0; i < 10; ++i)
+      EXPECT_EQ(inboxes[static_cast<std::size_t>(i)]->wait().tokens,
+                alone(prompt_of(5 + i, i, kVocab), 100, kVocab));
+    const SpeculationStats spoken = engine->stats().speculation;
+    EXPECT_GT(spoken.drafts, 0);
+    EXPECT_GT(spoken.accepted_tokens, 0);
+    EXPECT_LT(spoken.accepted_tokens, spoken.draft_tokens);
+    EXPECT_EQ(spoken.accepted_tokens, spoken.accepted_at[0] + spoken.accepted_at[1] + spoken.accepted_at[2]);
+    EXPECT_GE(spoken.accepted_at[0], spoken.accepted_at[1]);
+    // Beyond 60 tokens nobody drafts.
+    EXPECT_LT(spoken.draft_tokens, 10 * 60 * 3);
+    if (!adaptive) {
+      EXPECT_EQ(spoken.chosen[1] + spoken.chosen[2], 0);
+    }
+  }
 }
 
 TEST(Engine, RefusesBadRequestsWithoutCountingThem) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "speculative/speculative_config.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +27,7 @@ Result<void> SchedulerOptions::validate() const {
   TS_TRY(at_least_one("block-size", block_size));
   TS_TRY(at_least_one("the number of KV blocks", kv_blocks));
   TS_TRY(at_least_one("decode-context-parallel-size", dcp_ranks));
+  TS_CHECK(most_drafts >= 0 && most_drafts <= kMostSpeculativeTokens, most_drafts);
   TS_TRY(at_least_one("the vocabulary", vocab));
   return {};
 }
