@@ -86,6 +86,8 @@ struct Metrics::Impl {
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
   }
   void append_engine(std::vector<MetricFamily>& out) const;
+  void append_speculation(const SpeculationStats& stats, std::int32_t most_drafts,
+                          std::vector<MetricFamily>& out) const;
 
   Labels labels;
   std::string version;
@@ -265,6 +267,10 @@ void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
   count("tessera:computed_tokens_total", "Tokens that went through the model.", stats.computed_tokens);
   count("tessera:recomputed_tokens_total", "Of these, computed before and lost to preemption.",
         stats.recomputed_tokens);
+  if (info.dcp_ranks > 1)
+    count("tessera:sharded_sequences_total", "Sequences spread over ranks after they had begun.",
+          stats.sharded);
+  if (info.most_drafts > 0) append_speculation(stats.speculation, info.most_drafts, out);
   out.push_back(tokens_of_steps(stats.step_tokens, labels));
   count("tessera:engine_steps_total", "Engine steps.", stats.steps);
   out.push_back(family("tessera:engine_step_seconds_total", "Time in engine steps.", MetricType::Counter,
@@ -278,6 +284,40 @@ void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
   config["enable_prefix_caching"] = info.prefix_caching ? "True" : "False";
   out.push_back(
       family("vllm:cache_config_info", "Configuration of the KV cache.", MetricType::Gauge, config, 1));
+}
+
+void Metrics::Impl::append_speculation(const SpeculationStats& stats, std::int32_t most_drafts,
+                                       std::vector<MetricFamily>& out) const {
+  const auto count = [&](const char* name, const char* help, std::int64_t value) {
+    out.push_back(family(name, help, MetricType::Counter, labels, static_cast<double>(value)));
+  };
+  // values[i] under the label's text i.
+  const auto count_each = [&](const char* name, const char* help, const char* label, std::size_t values,
+                              const auto& value_of) {
+    MetricFamily each{name, help, MetricType::Counter, {}};
+    for (std::size_t i = 0; i < values; ++i) {
+      MetricFamily one = family(name, help, MetricType::Counter, with(label, std::to_string(i)),
+                                static_cast<double>(value_of(i)));
+      each.metric.push_back(std::move(one.metric.front()));
+    }
+    out.push_back(std::move(each));
+  };
+  const auto most = static_cast<std::size_t>(most_drafts);
+  count("vllm:spec_decode_num_drafts_total", "Steps of sequences that verified drafts.", stats.drafts);
+  count("vllm:spec_decode_num_draft_tokens_total", "Draft tokens verified.", stats.draft_tokens);
+  count("vllm:spec_decode_num_accepted_tokens_total", "Of these, accepted.", stats.accepted_tokens);
+  count_each("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted draft tokens by position.",
+             "position", most, [&](std::size_t i) { return stats.accepted_at[i]; });
+  count_each("tessera:speculation_chosen_steps_total",
+             "Engine steps by the draft length that was chosen for them.", "drafts", most + 1,
+             [&](std::size_t i) { return stats.chosen[i]; });
+  count("tessera:speculation_probes_total", "Of these, steps that tried a length to learn what it costs.",
+        stats.probes);
+  count("tessera:speculation_skipped_constraint_total",
+        "Steps of sequences that drafted nothing because a grammar constrains them.",
+        stats.undrafted_constraint);
+  out.push_back(family("tessera:speculation_draft_length", "Draft length chosen for the last step.",
+                       MetricType::Gauge, labels, stats.draft_length));
 }
 
 std::string Metrics::render() const {
