@@ -32,6 +32,7 @@ struct Case {
   bool decode_form = false;  // observe the prompt in the absorbed form
   KvFormat format = KvFormat::kF32;
   int ranks = 1;
+  bool whole_draft = false;  // on every rank
 };
 
 struct Drafted {
@@ -47,7 +48,8 @@ class Drafting {
         golden_(golden_draft(c.draft, c.prompt)),
         rig_(load_draft_rig(
             c.draft, {.tokens = 8, .decode_tokens = 8, .seqs = 1, .logit_rows = 8, .positions = 128},
-            {.tokens = 128, .decode_tokens = 128, .seqs = 1, .logit_rows = 8, .positions = 128}, tp)),
+            {.tokens = 128, .decode_tokens = 128, .seqs = 1, .logit_rows = 8, .positions = 128}, tp,
+            c.whole_draft)),
         cache_(make_draft_cache(*rig_.backend, rig_.draft->layers(), rig_.draft->kv_shape(),
                                 {.format = c.format, .blocks = kBlocks + 1, .block_size = kBlockSize})),
         batch_(*rig_.backend, {.rows = 128, .seqs = 1, .max_blocks = kBlocks, .block_size = kBlockSize}) {}
@@ -165,6 +167,8 @@ TEST_P(Drafts, AnyNumberOfRanksGivesTheSameDrafts) {
   for (const int ranks : {2, 4, 8}) {
     for (const char* prompt : {"len64", "chat"}) {
       expect_golden({.draft = GetParam(), .prompt = prompt, .ranks = ranks});
+      if (ranks == 2)
+        expect_golden({.draft = GetParam(), .prompt = prompt, .ranks = ranks, .whole_draft = true});
     }
   }
 }

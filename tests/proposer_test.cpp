@@ -428,6 +428,15 @@ TEST_P(Proposers, RanksGuessTheSame) {
       EXPECT_EQ(loop.generate(prompt.ids, 32, drafts_of(method)),
                 std::vector<std::int32_t>(prompt.greedy.begin(), prompt.greedy.begin() + 32))
           << "rank " << tp->rank() << " of " << ranks;
+      // 8 bytes for each rank and draft, also for those proposed in the last step, which nobody verified.
+      const std::int64_t bytes = loop.proposer().exchanged_bytes();
+      EXPECT_EQ(bytes % (8 * ranks), 0);
+      if (method == "ngram") {
+        EXPECT_EQ(bytes, 0);
+      } else {
+        EXPECT_GE(bytes / (8 * ranks), loop.last().proposed);
+        EXPECT_LE(bytes / (8 * ranks), loop.last().proposed + drafts_of(method));
+      }
     });
   }
 }

@@ -62,6 +62,8 @@ class DraftModel {
   virtual void argmax(const std::int32_t* rows, std::int64_t count, std::int32_t* tokens) = 0;
   // At most limits.logit_rows of them: f32 [count, draft vocab] on every rank.
   virtual Tensor logits(const std::int32_t* rows, std::int64_t count) = 0;
+  // Bytes that a rank receives for each row of argmax: the same for any vocabulary.
+  virtual std::int64_t argmax_bytes() const = 0;
 };
 
 struct DraftOptions {

@@ -32,6 +32,7 @@ class DraftFrame : public DraftModel {
   std::span<const std::int32_t> token_ids() const final { return token_ids_; }
   void argmax(const std::int32_t* rows, std::int64_t count, std::int32_t* tokens) final;
   Tensor logits(const std::int32_t* rows, std::int64_t count) final;
+  std::int64_t argmax_bytes() const final { return argmax_exchange_bytes(head_.shard().ranks()); }
 
  protected:
   explicit DraftFrame(const DraftParts& parts);

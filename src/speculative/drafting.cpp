@@ -68,6 +68,7 @@ void TokenChoice::choose(LogitSource& source, std::span<const ProposerWork> work
   } else {
     auto* device_tokens = static_cast<std::int32_t*>(device_tokens_.get());
     source.argmax(device_rows, count, device_tokens);
+    exchanged_bytes_ += count * source.argmax_bytes();
     backend_.copy_to_host(tokens_.data(), device_tokens, tokens_.size() * sizeof(std::int32_t));
     backend_.synchronise();
   }

@@ -32,6 +32,7 @@ class LogitSource {
   virtual void argmax(const std::int32_t* rows, std::int64_t count, std::int32_t* tokens) = 0;
   virtual Tensor logits(const std::int32_t* rows, std::int64_t count) = 0;  // f32 [count, draft vocab]
   virtual std::span<const std::int32_t> token_ids() const = 0;              // as DraftModel::token_ids
+  virtual std::int64_t argmax_bytes() const = 0;                            // likewise
 };
 
 // Chooses or draws one token for each of some rows and brings them to the host.
@@ -43,6 +44,9 @@ class TokenChoice {
   // what it was drawn from); a row with a NaN gives none and ends that sequence's drafts. Sorts again.
   void choose(LogitSource& source, std::span<const ProposerWork> work, std::int32_t index, std::int32_t ahead,
               std::vector<Drafting>& drafting, std::span<Proposal> proposals);
+
+  // What this rank has received so far in order to choose tokens (not to draw them).
+  std::int64_t exchanged_bytes() const { return exchanged_bytes_; }
 
   // Row numbers, carried to the device; valid until the next call.
   const std::int32_t* on_device(std::span<const std::int32_t> rows);
@@ -56,6 +60,7 @@ class TokenChoice {
   std::vector<std::int32_t> rows_, tokens_;
   std::vector<float> logits_, probs_;  // [draft vocab]
   Buffer device_rows_, device_tokens_;
+  std::int64_t exchanged_bytes_ = 0;
 };
 
 }  // namespace tessera

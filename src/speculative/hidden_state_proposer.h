@@ -44,6 +44,7 @@ class HiddenStateProposer final : public Proposer {
   std::int32_t most_drafts() const override { return options_.most_drafts; }
   std::int32_t lookahead(std::int32_t drafts) const override;
   std::span<const std::int32_t> token_ids() const override { return draft_->token_ids(); }
+  std::int64_t exchanged_bytes() const override { return choice_.exchanged_bytes(); }
   void start(std::int32_t, std::span<const std::int32_t>, std::int32_t) override {}
   void retire(std::int32_t slot) override;
   void propose(std::span<const ProposerWork> work, const Tensor& aux, std::span<Proposal> proposals) override;
@@ -71,6 +72,7 @@ class HiddenStateProposer final : public Proposer {
       return draft_.logits(rows, count);
     }
     std::span<const std::int32_t> token_ids() const override { return draft_.token_ids(); }
+    std::int64_t argmax_bytes() const override { return draft_.argmax_bytes(); }
 
    private:
     DraftModel& draft_;

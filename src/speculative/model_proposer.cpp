@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/vocabulary_head.h"
 
 namespace tessera {
 namespace {
@@ -22,6 +23,10 @@ StepLimits ModelProposer::model_limits(const ModelProposerOptions& options) {
           .seqs = options.max_seqs,
           .logit_rows = options.max_seqs,
           .positions = options.positions};
+}
+
+std::int64_t ModelProposer::Head::argmax_bytes() const {
+  return argmax_exchange_bytes(model_.head().shard().ranks());
 }
 
 ModelProposer::ModelProposer(Backend& backend, std::unique_ptr<Model> model,

@@ -36,6 +36,7 @@ class ModelProposer final : public Proposer {
 
   std::int32_t most_drafts() const override { return options_.most_drafts; }
   std::int32_t lookahead(std::int32_t drafts) const override { return drafts > 0 ? drafts : 0; }
+  std::int64_t exchanged_bytes() const override { return choice_.exchanged_bytes(); }
   void start(std::int32_t slot, std::span<const std::int32_t> tokens, std::int32_t cached) override;
   void retire(std::int32_t slot) override;
   void propose(std::span<const ProposerWork> work, const Tensor& aux, std::span<Proposal> proposals) override;
@@ -68,6 +69,7 @@ class ModelProposer final : public Proposer {
       return model_.logits(hidden, rows, count);
     }
     std::span<const std::int32_t> token_ids() const override { return {}; }
+    std::int64_t argmax_bytes() const override;
 
     Tensor hidden;  // of the last pass
 

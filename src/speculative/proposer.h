@@ -54,6 +54,9 @@ class Proposer {
   // Token of each entry of Proposal::probs; empty: entry i is token i.
   virtual std::span<const std::int32_t> token_ids() const { return {}; }
 
+  // Bytes that this rank has received from others in order to choose drafts: 8 for each draft and rank.
+  virtual std::int64_t exchanged_bytes() const { return 0; }
+
   // A sequence enters under `slot`: its prompt and earlier output, of which the cache holds `cached` tokens.
   virtual void start(std::int32_t slot, std::span<const std::int32_t> tokens, std::int32_t cached) = 0;
   // It leaves, or is preempted; to be called before its blocks are given to others. Blocks are complete then.

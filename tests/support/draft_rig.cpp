@@ -18,7 +18,7 @@ Checkpoint open_model(const std::string& name) {
 }
 
 DraftRig load_draft_rig(const std::string& draft, const StepLimits& target_limits,
-                        const StepLimits& draft_limits, Communicator* tp) {
+                        const StepLimits& draft_limits, Communicator* tp, bool whole_draft) {
   DraftRig rig{.target_checkpoint = open_model("tessera-tiny"),
                .draft_checkpoint = open_model("tessera-tiny-" + draft),
                .backend = make_cpu_backend({.threads = 1}),
@@ -32,7 +32,7 @@ DraftRig load_draft_rig(const std::string& draft, const StepLimits& target_limit
   TS_CHECK(target.ok(), target.error().message());
   rig.target = *std::move(target);
   auto loaded = load_draft(rig.draft_checkpoint, rig.target_checkpoint.config(), *rig.target, *rig.backend,
-                           {.limits = draft_limits, .shard = {.tp = tp}});
+                           {.limits = draft_limits, .shard = {.tp = whole_draft ? nullptr : tp}});
   TS_CHECK(loaded.ok(), loaded.error().message());
   rig.draft = *std::move(loaded);
   return rig;

@@ -26,7 +26,8 @@ struct DraftRig {
   std::unique_ptr<DraftModel> draft;
 };
 DraftRig load_draft_rig(const std::string& draft, const StepLimits& target_limits,
-                        const StepLimits& draft_limits, Communicator* tp = nullptr);
+                        const StepLimits& draft_limits, Communicator* tp = nullptr,
+                        bool whole_draft = false);  // the draft is not split, the target is
 
 // Runs `body` on each of `ranks` threads; with one rank, here, and with a null communicator.
 void on_ranks(int ranks, const std::function<void(Communicator* tp)>& body);
