@@ -122,6 +122,17 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::IsMember({"auto", "a2a", "ag_rs"}))
       ->capture_default_str()
       ->group(group);
+  app.add_option("--speculative-config", flags.speculative_config,
+                 "Speculative decoding, as JSON with vLLM's keys, e.g. {\"method\": \"eagle3\", \"model\": \"DIR\", "
+                 "\"num_speculative_tokens\": 3}; methods eagle3, dflash, draft_model, ngram. How far to speculate is "
+                 "decided step by step from measured costs and acceptance (\"adaptive\": false: always as far)")
+      ->group(group);
+  app.add_option("--speculative-disable-above-seq-len", flags.speculative_disable_above_seq_len,
+                 "Sequences of more tokens do not speculate (also from "
+                 "VLLM_SPECULATIVE_DISABLE_ABOVE_SEQ_LEN); 0: no limit")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching,!--no-prefix-cache", flags.prefix_caching,
                "Keep the KV blocks of finished requests for prompts that begin alike (default: on)")
       ->group(group);

@@ -39,8 +39,7 @@ Parsed parse(std::vector<std::string> arguments) {
   return parsed;
 }
 
-// The published launch line of the tracked stack, with the model's folder and the sizes changed and without
-// the parts that are refused by name below.
+// The published launch line of the tracked stack, with the models' folders and the sizes changed.
 TEST(ServeFlags, AcceptsThePublishedLaunchLine) {
   const Parsed parsed = parse({"models/tessera-tiny",
                                "--served-model-name",
@@ -51,11 +50,11 @@ TEST(ServeFlags, AcceptsThePublishedLaunchLine) {
                                "--port",
                                "5002",
                                "--tensor-parallel-size",
-                               "1",
+                               "8",
                                "--pipeline-parallel-size",
                                "1",
                                "--decode-context-parallel-size",
-                               "1",
+                               "8",
                                "--enable-chunked-prefill",
                                "--enable-prefix-caching",
                                "--load-format",
@@ -81,7 +80,11 @@ TEST(ServeFlags, AcceptsThePublishedLaunchLine) {
                                "kimi_k2",
                                "--enable-auto-tool-choice",
                                "--reasoning-parser",
-                               "kimi_k2"});
+                               "kimi_k2",
+                               "--speculative-config",
+                               R"({"model":"models/tessera-tiny-eagle3-mla","method":"eagle3",)"
+                               R"("num_speculative_tokens":3,"draft_attention_backend":"TRITON_MLA",)"
+                               R"("draft_kv_cache_dtype":"fp8","rejection_sample_method":"probabilistic"})"});
   EXPECT_EQ(parsed.error, "");
   EXPECT_EQ(parsed.flags.model, "models/tessera-tiny");
   EXPECT_THAT(parsed.flags.served_model_names, testing::ElementsAre("Kimi-K2.6"));
@@ -99,8 +102,6 @@ TEST(ServeFlags, AcceptsThePublishedLaunchLine) {
 }
 
 TEST(ServeFlags, RefusesByNameWhatIsNotBuilt) {
-  EXPECT_THAT(parse({"m", "--speculative-config", R"({"method":"eagle3"})"}).error,
-              testing::HasSubstr("--speculative-config"));
   EXPECT_THAT(parse({"m", "--enable-lora"}).error, testing::HasSubstr("merge them into the checkpoint"));
 }
 
@@ -109,6 +110,14 @@ TEST(ServeFlags, ContextParallelGroupsHaveVllmsSpellings) {
   EXPECT_EQ(parse({"m", "--tensor-parallel-size", "8", "--decode-context-parallel-size", "4"})
                 .flags.decode_context_parallel_size,
             4);
+}
+
+TEST(ServeFlags, SpeculationIsConfiguredAsInVllm) {
+  const auto parsed = parse({"m", "--speculative-config", R"({"method":"ngram","num_speculative_tokens":3})",
+                             "--speculative-disable-above-seq-len", "7000"});
+  EXPECT_EQ(parsed.error, "");
+  EXPECT_EQ(parsed.flags.speculative_config, R"({"method":"ngram","num_speculative_tokens":3})");
+  EXPECT_EQ(parsed.flags.speculative_disable_above_seq_len, 7000);
 }
 
 TEST(ServeFlags, NamesTheNearestKnownFlag) {

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,15 @@ void read_environment(ServeFlags& flags) {
     char* end = nullptr;
     const double value = std::strtod(seconds, &end);
     if (end != seconds) flags.log_stats_interval = value;
+  }
+  if (const char* tokens = std::getenv("VLLM_SPECULATIVE_DISABLE_ABOVE_SEQ_LEN")) {
+    char* end = nullptr;
+    const long value = std::strtol(tokens, &end, 10);
+    if (end != tokens && value > 0 && value <= std::numeric_limits<std::int32_t>::max()) {
+      flags.speculative_disable_above_seq_len = static_cast<std::int32_t>(value);
+      flags.notes.push_back("VLLM_SPECULATIVE_DISABLE_ABOVE_SEQ_LEN=" + std::to_string(value) +
+                            " is taken as --speculative-disable-above-seq-len.");
+    }
   }
 }
 
