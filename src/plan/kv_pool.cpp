@@ -28,9 +28,9 @@ Result<KvPool> size_kv_pool(const KvPoolRequest& r) {
                        " tokens needs " + std::to_string(r.block_bytes) + " bytes."};
     }
   } else {
-    const std::int64_t of_one = up(up(r.max_model_len, r.block_size), r.context_ranks);
-    const std::int64_t useful = of_one * r.max_num_seqs;
-    blocks = std::min(useful, std::max(r.default_bytes / r.block_bytes, of_one));
+    const std::int64_t of_one = up(r.max_model_len, r.block_size);
+    const std::int64_t useful = of_one * r.max_num_seqs;  // every sequence kept on every rank
+    blocks = std::min(useful, std::max(r.default_bytes / r.block_bytes, up(of_one, r.context_ranks)));
   }
   if (blocks * r.context_ranks > std::numeric_limits<std::int32_t>::max()) {
     return Error{ErrorKind::kTooLarge, "KV cache",

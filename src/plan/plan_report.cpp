@@ -80,18 +80,17 @@ void explain_difference(Table& table, const LayoutPlan& layout, const PublishedC
   const std::int64_t theirs = layout.usable - published.kv_tokens / layout.context_ranks * bytes_per_token;
   const std::int64_t more = theirs - layout.without_kv();
   const auto gib = [](std::int64_t bytes) { return number(static_cast<double>(bytes) / kGiB, 2); };
-  table.line("");
-  table.line("At D = " + std::to_string(layout.context_ranks) + " the published stack held " + gib(theirs) +
-             " GiB a GPU besides its KV cache, " + gib(more) + " GiB more than this plan. Of these:");
+  table.line("D = " + std::to_string(layout.context_ranks) + ": the published stack held " + gib(theirs) +
+             " GiB a GPU besides its KV cache, " + gib(more) + " GiB more than this plan:");
   std::int64_t explained = 0;
-  for (const PublishedPart& part : known_parts(layout.context_ranks)) {
-    table.line("  " + gib(part.bytes) + " GiB  " + std::string(part.what));
+  for (const PublishedPart& part : known_parts(layout.context_ranks, published.with_draft)) {
+    table.line("  " + gib(part.bytes) + " GiB  " + part.what);
     explained += part.bytes;
   }
   table.line(
       "  " + gib(more - explained) +
-      " GiB  what is left: graphs and private pools, allocator fragments, library workspaces; less the "
-      "scratch and allowances that this plan has too");
+      " GiB  not itemised by its authors: activations, graphs and their pools, allocator, libraries, less "
+      "the same in this plan");
 }
 
 }  // namespace
@@ -183,8 +182,7 @@ std::string plan_text(const ModelConfig& config, const GpuPlan& plan) {
     table.line(std::string(published_source()));
     for (const LayoutPlan& layout : plan.layouts) {
       const PublishedCapacity* one = of(layout.context_ranks);
-      if (one != nullptr && plan.draft.empty())
-        explain_difference(table, layout, *one, plan.kv_bytes_per_token);
+      if (one != nullptr) explain_difference(table, layout, *one, plan.kv_bytes_per_token);
     }
   }
   if (!plan.notes.empty()) table.line("");

@@ -11,8 +11,9 @@ constexpr PublishedCapacity kKimi[] = {
     {1, true, 343'664},  {4, true, 1'152'960},  {8, true, 1'822'464},
 };
 
-constexpr std::int64_t kTokens = 8192;  // that setup's query tokens in a step
-constexpr std::int64_t kSplits = 64;    // its splits of a sequence, whatever its length
+constexpr std::int64_t kSplits = 64;  // of a sequence, whatever its length
+constexpr std::int64_t kVisionBytes =
+    930'000'000;  // 27 layers of 1152 and 4304, and the projector: 0.47 G weights
 
 }  // namespace
 
@@ -36,18 +37,16 @@ std::vector<PublishedCapacity> published_for(const ModelConfig& config, const Gp
   return result;
 }
 
-// Sizes of Kimi-K2.6: 64 query heads over 8 ranks, latent 512, hidden 7168, top 8 of 384 experts.
-std::vector<PublishedPart> known_parts(int context_ranks) {
+// Sizes of Kimi-K2.6: 64 query heads over 8 ranks, latent 512. 128 sequences, with three drafts four tokens
+// each.
+std::vector<PublishedPart> known_parts(int context_ranks, bool with_draft) {
   const std::int64_t gathered = 8 * context_ranks;
-  return {
-      {"split scratch: 512 query tokens x gathered heads x 64 splits x 513 x 4 bytes",
-       512 * gathered * kSplits * 513 * 4},
-      {"outputs of the chosen experts before they are summed: 8,192 tokens x 8 x 7168, bf16",
-       kTokens * 8 * 7168 * 2},
-      {"vision tower and projector, bf16 (only text is served here)", 900'000'000},
-      {"context of chunked prefill: 65,536 rows of 576, and 8 heads' keys and values of them, bf16",
-       std::int64_t{65'536} * (576 + 8 * (192 + 128)) * 2},
-  };
+  const std::int64_t tokens = with_draft ? 512 : 128;
+  return {{"split scratch: " + std::to_string(tokens) + " query tokens x " + std::to_string(gathered) +
+               " gathered heads x 64 splits x 513 x 4 bytes",
+           tokens * gathered * kSplits * 513 * 4},
+          {"vision tower and projector, bf16, if each GPU holds them whole (here only text is served)",
+           kVisionBytes}};
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,12 +21,11 @@ struct PublishedCapacity {
 std::string_view published_source();
 // Those that hold for this plan's model, cards, sizes and formats; empty for any other.
 std::vector<PublishedCapacity> published_for(const ModelConfig& config, const GpuPlan& plan);
-// What the other stack held besides the KV cache, in bytes a GPU, from its capacity; and the parts of it that
-// are known.
+// What of the other stack's memory is known and has no place in our plan, in bytes a GPU.
 struct PublishedPart {
-  std::string_view what;
+  std::string what;
   std::int64_t bytes = 0;
 };
-std::vector<PublishedPart> known_parts(int context_ranks);
+std::vector<PublishedPart> known_parts(int context_ranks, bool with_draft);
 
 }  // namespace tessera
