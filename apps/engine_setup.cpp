@@ -16,7 +16,10 @@
 #include "comm/thread_communicator.h"
 #include "engine/model_runner.h"
 #include "engine/rank_group.h"
+#include "kvcache/block_hash.h"
 #include "model/context_exchange.h"
+#include "plan/kv_pool.h"
+#include "plan/plan_report.h"
 
 namespace tessera {
 namespace {
@@ -28,14 +31,6 @@ constexpr std::chrono::milliseconds kRankDeadline{60'000};
 constexpr std::int64_t kReadAheadBytes = std::int64_t{1} << 30;
 
 constexpr std::int64_t kDefaultKvBytes = std::int64_t{2} << 30;
-
-Result<KvFormat> parse_kv_format(const std::string& name) {
-  if (name == "auto" || name == "f32" || name == "float32") return KvFormat::kF32;  // the CPU computes in f32
-  if (name == "bf16" || name == "bfloat16") return KvFormat::kBF16;
-  if (name == "fp8" || name == "fp8_e4m3") return KvFormat::kFp8;
-  if (name == "fp8_ds_mla") return KvFormat::kFp8Grouped;
-  return Error{ErrorKind::kInvalidArgument, "--kv-cache-dtype", "is '" + name + "', which is no row format."};
-}
 
 // The faster exchange for a full batch of decodes, as rank 0 of the group finds; on every rank the same.
 DcpExchange measured_exchange(const RankDevice& device, const ModelConfig& config, const MemoryPlan& plan) {
@@ -58,6 +53,49 @@ std::string gib(std::int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
+RunnerOptions runner_options_of(const MemoryPlan& plan) {
+  return {.max_num_seqs = plan.max_num_seqs,
+          .max_num_batched_tokens = plan.max_num_batched_tokens,
+          .max_model_len = plan.max_model_len,
+          .block_size = plan.block_size,
+          .kv_blocks = plan.kv_blocks,
+          .dcp_ranks = plan.dcp_ranks,
+          .kv_format = plan.kv_format,
+          .batch_invariant = plan.batch_invariant};
+}
+
+// Stands for everything in the model's files that their headers and the final norm tell: the same on every
+// process that opened the same checkpoint.
+std::string digest_of(const Checkpoint& checkpoint) {
+  std::string text;
+  for (const BoundParameter& bound : checkpoint.binding().parameters)
+    text += fmt::format("{} {} {}x{} {}\n", bound.parameter.name, name_of(bound.weight.format),
+                        bound.parameter.rows, bound.parameter.cols, bound.bytes);
+  for (const float value : checkpoint.vector("model.norm")) text += fmt::format("{} ", value);
+  const ModelConfig& c = checkpoint.config();
+  text += fmt::format("{} {} {} {} {}", c.rope_theta, c.rms_eps, c.moe.top_k, c.moe.scaling, c.heads);
+  const BlockHash hash = siphash128({}, std::as_bytes(std::span(text)));
+  return fmt::format("{:016x}{:016x}", hash.high, hash.low);
+}
+
+// What every process must have in common.
+std::vector<Fact> facts_of(const ServeFlags& flags, const MemoryPlan& plan, const Checkpoint& checkpoint) {
+  return {{"program", fmt::format("tessera {} with plans of version {}", TESSERA_VERSION, kPlanCodecVersion)},
+          {"model", fmt::format("{} ({}), digest {}", plan.model, plan.architecture, digest_of(checkpoint))},
+          {"--tensor-parallel-size", std::to_string(plan.ranks)},
+          {"--enable-expert-parallel", flags.expert_parallel ? "on" : "off"},
+          {"--decode-context-parallel-size", std::to_string(plan.dcp_ranks)},
+          {"--dcp-mode", fmt::format("{} up to {} tokens", flags.dcp_mode, plan.replicate_up_to)},
+          {"--dcp-comm-backend", flags.dcp_comm_backend},
+          {"--max-model-len", std::to_string(plan.max_model_len)},
+          {"--max-num-seqs", std::to_string(plan.max_num_seqs)},
+          {"--max-num-batched-tokens", std::to_string(plan.max_num_batched_tokens)},
+          {"--kv-cache-dtype", std::string(name_of(plan.kv_format))},
+          {"--block-size", std::to_string(plan.block_size)},
+          {"KV blocks a rank", std::to_string(plan.kv_blocks)},
+          {"--batch-invariant", plan.batch_invariant ? "on" : "off"}};
+}
+
 std::string describe_sharing(const MemoryPlan& plan) {
   if (plan.dcp_ranks == 1) return "";
   if (plan.replicate_up_to == 0) return fmt::format("; every sequence over {}", plan.dcp_ranks);
@@ -66,7 +104,8 @@ std::string describe_sharing(const MemoryPlan& plan) {
 
 }  // namespace
 
-Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkpoint) {
+Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkpoint,
+                               const Processes* processes) {
   const ModelConfig& config = checkpoint.config();
   MemoryPlan plan;
   plan.model = flags.model;
@@ -76,7 +115,10 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
   plan.replicate_up_to = flags.dcp_mode == "always" ? 0 : flags.dcp_elastic_tokens;
   const int cores =
       flags.threads > 0 ? flags.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  plan.threads_per_rank = std::max(1, cores / plan.ranks);
+  // Processes of one machine share its cores.
+  const int ranks_on_machine =
+      processes != nullptr ? plan.ranks / processes->count() * processes->on_this_machine() : plan.ranks;
+  plan.threads_per_rank = std::max(1, cores / std::max(1, ranks_on_machine));
   plan.max_model_len = flags.max_model_len.value_or(static_cast<std::int32_t>(config.max_positions));
   plan.max_num_seqs = flags.max_num_seqs;
   plan.max_num_batched_tokens = std::max(flags.max_num_batched_tokens, flags.max_num_seqs);
@@ -97,7 +139,7 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
         "fixes the order of every sum, but with --decode-context-parallel-size above 1 the order follows "
         "from where blocks lie. Use one of the two."};
   }
-  TS_TRY(plan.kv_format, parse_kv_format(flags.kv_cache_dtype));
+  TS_TRY(plan.kv_format, parse_kv_format(flags.kv_cache_dtype, KvFormat::kF32));  // the CPU computes in f32
   const std::optional<std::int64_t> row_bytes = kv_bytes_per_token(config, plan.kv_format);
   if (!row_bytes) {
     return Error{ErrorKind::kUnsupported, "--kv-cache-dtype",
@@ -105,28 +147,22 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
                              "Use auto, bf16 or fp8.",
                              name_of(plan.kv_format), config.architecture_name)};
   }
-  // MLA rows are shared by all heads, so every rank keeps them whole; GQA rows are split with the heads.
-  plan.kv_bytes_per_token = config.mla.kv_lora_rank > 0 ? *row_bytes : *row_bytes / plan.ranks;
-
-  const std::int64_t block_bytes = plan.kv_bytes_per_token * plan.block_size;
-  if (flags.num_gpu_blocks_override) {
-    plan.kv_blocks = *flags.num_gpu_blocks_override;
-  } else {
-    const std::int64_t blocks_per_seq = (plan.max_model_len + plan.block_size - 1) / plan.block_size;
-    const std::int64_t useful = blocks_per_seq * plan.max_num_seqs;  // replicated
-    const std::int64_t affordable =
-        flags.kv_cache_memory_bytes
-            ? *flags.kv_cache_memory_bytes / block_bytes
-            : std::max(kDefaultKvBytes / block_bytes, blocks_per_seq / plan.dcp_ranks + 1);
-    if (affordable < 1) {
-      return Error{ErrorKind::kInvalidArgument, "--kv-cache-memory-bytes",
-                   fmt::format("is {}, but one block of {} tokens needs {} bytes.",
-                               *flags.kv_cache_memory_bytes, plan.block_size, block_bytes)};
-    }
-    plan.kv_blocks =
-        static_cast<std::int32_t>(flags.kv_cache_memory_bytes ? affordable : std::min(useful, affordable));
-  }
-  plan.kv_bytes = plan.kv_blocks * block_bytes;
+  TS_TRY(const Checkpoint outline, checkpoint.outline());
+  TS_TRY(plan.rank, measure_ranks(outline, cpu_device(plan.threads_per_rank), runner_options_of(plan),
+                                  {.ranks = plan.ranks,
+                                   .context_ranks = plan.dcp_ranks,
+                                   .expert_parallel = flags.expert_parallel}));
+  plan.kv_bytes_per_token = plan.rank.kv_block / plan.block_size;
+  TS_TRY(const KvPool pool, size_kv_pool({.block_bytes = plan.rank.kv_block,
+                                          .block_size = plan.block_size,
+                                          .max_model_len = plan.max_model_len,
+                                          .max_num_seqs = plan.max_num_seqs,
+                                          .context_ranks = plan.dcp_ranks,
+                                          .blocks = flags.num_gpu_blocks_override,
+                                          .bytes = flags.kv_cache_memory_bytes,
+                                          .default_bytes = kDefaultKvBytes}));
+  plan.kv_blocks = pool.blocks;
+  plan.kv_bytes = pool.bytes;
   return plan;
 }
 
@@ -139,29 +175,31 @@ std::string describe(const MemoryPlan& plan) {
       "KV cache    {} a rank: {} blocks of {} tokens ({}), {} bytes a token, {} tokens, {:.1f} sequences of "
       "full "
       "length\n"
-      "prefix cache {}, batch-invariant {}",
+      "prefix cache {}, batch-invariant {}\n"
+      "a rank      {} besides its KV cache, at most\n"
+      "{}",
       plan.model, plan.architecture, plan.ranks, plan.threads_per_rank, plan.threads_per_rank == 1 ? "" : "s",
       describe_sharing(plan), plan.max_model_len, plan.max_num_seqs, plan.max_num_batched_tokens,
       gib(plan.weight_file_bytes), gib(plan.kv_bytes), plan.kv_blocks, plan.block_size,
       name_of(plan.kv_format), plan.kv_bytes_per_token, plan.kv_tokens(),
       static_cast<double>(plan.kv_tokens()) / plan.max_model_len, plan.prefix_caching ? "on" : "off",
-      plan.batch_invariant ? "on" : "off");
+      plan.batch_invariant ? "on" : "off", gib(plan.rank.without_kv()), rank_memory_text(plan.rank, 12));
 }
 
 Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& checkpoint,
                                      const LaunchHooks& hooks) {
   LaunchedEngine launched;
   launched.config = checkpoint.config();
-  TS_TRY(launched.plan, plan_memory(flags, checkpoint));
+  TS_TRY(launched.plan, plan_memory(flags, checkpoint, hooks.processes));
   const MemoryPlan& plan = launched.plan;
-  const RunnerOptions runner_options{.max_num_seqs = plan.max_num_seqs,
-                                     .max_num_batched_tokens = plan.max_num_batched_tokens,
-                                     .max_model_len = plan.max_model_len,
-                                     .block_size = plan.block_size,
-                                     .kv_blocks = plan.kv_blocks,
-                                     .dcp_ranks = plan.dcp_ranks,
-                                     .kv_format = plan.kv_format,
-                                     .batch_invariant = plan.batch_invariant};
+  const RunnerOptions runner_options = runner_options_of(plan);
+  Processes* const processes = hooks.processes;
+  int ranks_here = plan.ranks;
+  std::unique_ptr<Rendezvous> loading;
+  if (processes != nullptr) {
+    TS_TRY(ranks_here, processes->ranks_each(plan.ranks));
+    TS_TRY(processes->check_agreement(facts_of(flags, plan, checkpoint)));
+  }
 
   LoadProgress progress({.label = "weights",
                          .total_bytes = plan.weight_file_bytes,
@@ -173,6 +211,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   const auto make_rank = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
     RankDevice device{.backend = make_cpu_backend({.threads = plan.threads_per_rank})};
     RunnerOptions options = runner_options;
+    options.always_logits = static_cast<bool>(hooks.logits_tap);
     if (plan.dcp_ranks > 1) {
       device.dcp =
           tp->split(tp->rank() / plan.dcp_ranks, fmt::format("dcp group {}", tp->rank() / plan.dcp_ranks));
@@ -196,21 +235,41 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
     weight_bytes += model->weight_bytes();
     scratch_bytes += model->scratch_bytes();
     TS_TRY(auto runner, ModelRunner::create(std::move(device), std::move(model), options));
+    if (hooks.logits_tap && (tp == nullptr || tp->rank() == 0)) runner->set_logits_tap(hooks.logits_tap);
     return std::unique_ptr<StepRunner>(std::move(runner));
   };
   std::unique_ptr<StepRunner> runner;
   if (plan.ranks == 1) {
     TS_TRY(runner, make_rank(nullptr));
   } else {
-    TS_TRY(runner, RankGroup::create(
-                       make_thread_communicators(plan.ranks, fmt::format("tp of {} threads", plan.ranks),
-                                                 kRankDeadline),
-                       [&](Communicator& tp) { return make_rank(&tp); }, kRankDeadline));
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    if (processes == nullptr) {
+      communicators =
+          make_thread_communicators(plan.ranks, fmt::format("tp of {} threads", plan.ranks), kRankDeadline);
+    } else {
+      TS_TRY(communicators, processes->communicators(ranks_here, kRankDeadline));
+      loading = processes->loading();
+    }
+    auto group = RankGroup::create(
+        std::move(communicators), [&](Communicator& tp) { return make_rank(&tp); }, kRankDeadline);
+    if (loading) TS_TRY(loading->arrive(group ? Result<void>() : Result<void>(group.error())));
+    TS_TRY(runner, std::move(group));
   }
   progress.finish();
   checkpoint.drop_pages();
   launched.weight_bytes = weight_bytes;
   launched.scratch_bytes = scratch_bytes;
+
+  if (processes != nullptr && !processes->leads()) {
+    launched.follower = {std::move(runner), processes->receiver()};
+    return launched;
+  }
+  if (processes != nullptr) {
+    const auto on_lost = [on_fatal = hooks.on_fatal](const std::string& message) {
+      if (on_fatal) on_fatal(Error{ErrorKind::kUnavailable, "ranks", message});
+    };
+    runner = std::make_unique<LeadingRunner>(std::move(runner), processes->sender(on_lost));
+  }
 
   const std::string identity = describe(plan);
   EngineOptions engine_options;
@@ -232,6 +291,20 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   engine_options.on_fatal = hooks.on_fatal;
   TS_TRY(launched.engine, Engine::create(std::move(engine_options), std::move(runner)));
   return launched;
+}
+
+Result<void> follow(LaunchedEngine& launched) {
+  TS_CHECK(launched.follower.has_value());
+  const MemoryPlan& plan = launched.plan;
+  const PlanLimits limits{.max_num_seqs = plan.max_num_seqs,
+                          .max_num_batched_tokens = plan.max_num_batched_tokens,
+                          .max_model_len = plan.max_model_len,
+                          .block_size = plan.block_size,
+                          .kv_blocks = plan.kv_blocks,
+                          .dcp_ranks = plan.dcp_ranks,
+                          .vocab = static_cast<std::int32_t>(launched.config.vocab),
+                          .max_drafts = runner_options_of(plan).most_drafts};
+  return follow_plans(*launched.follower->receiver, *launched.follower->ranks, limits);
 }
 
 }  // namespace tessera

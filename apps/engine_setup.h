@@ -9,6 +9,10 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
+#include "engine/model_runner.h"
+#include "engine/plan_relay.h"
+#include "plan/rank_memory.h"
+#include "processes.h"
 #include "serve_flags.h"
 #include "tensor/kv_format.h"
 
@@ -33,30 +37,43 @@ struct MemoryPlan {
   std::int64_t kv_bytes = 0;            // likewise
   bool prefix_caching = true;
   bool batch_invariant = false;
+  RankMemory rank;  // what the fullest rank holds besides its KV cache, item by item
 
   // What fits at most: every sequence spread.
   std::int64_t kv_tokens() const { return std::int64_t{kv_blocks} * dcp_ranks * block_size; }
 };
 
-Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkpoint);
+Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkpoint,
+                               const Processes* processes = nullptr);
 std::string describe(const MemoryPlan& plan);  // several lines, for --dry-run and the log
 
 // The engine and what it runs on, in the order in which they must end.
 struct LaunchedEngine {
   ModelConfig config;
   MemoryPlan plan;
-  std::size_t weight_bytes = 0;   // held by all ranks
-  std::size_t scratch_bytes = 0;  // likewise
-  std::unique_ptr<Engine> engine;
+  std::size_t weight_bytes = 0;    // held by all ranks
+  std::size_t scratch_bytes = 0;   // likewise
+  std::unique_ptr<Engine> engine;  // of process 0
+  // Of the other processes: their ranks, and where their plans come from.
+  struct Follower {
+    std::unique_ptr<StepRunner> ranks;
+    std::unique_ptr<MessageReceiver> receiver;
+  };
+  std::optional<Follower> follower;
 };
 
 struct LaunchHooks {
   std::function<void(double fraction, const std::string& line)>
-      on_progress;                             // while weights are read; any thread
-  std::function<void(const Error&)> on_fatal;  // on the engine's thread: no step is possible any more
+      on_progress;  // while weights are read; any thread
+  // No step is possible any more. On the engine's thread, or on one that noticed that a process is lost.
+  std::function<void(const Error&)> on_fatal;
+  ModelRunner::LogitsTap logits_tap;  // of rank 0, for `verify`; empty: none
+  Processes* processes = nullptr;     // null: all ranks are threads of this process
 };
 
 Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& checkpoint,
                                      const LaunchHooks& hooks);
+// Of a process other than 0: runs what process 0 plans until that ends.
+Result<void> follow(LaunchedEngine& launched);
 
 }  // namespace tessera

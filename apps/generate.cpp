@@ -76,7 +76,7 @@ Result<std::vector<std::int32_t>> encode_prompt(const GenerateFlags& flags, cons
   return encode_chat(chat, tokenizer, {.messages = messages});
 }
 
-Result<void> generate(const GenerateFlags& flags) {
+Result<void> generate(const GenerateFlags& flags, Processes* processes) {
   TS_TRY(const Checkpoint checkpoint, Checkpoint::open(flags.engine.model));
   TS_TRY(const Tokenizer tokenizer, Tokenizer::load(flags.engine.model));
   TS_TRY(const std::vector<std::int32_t> prompt, encode_prompt(flags, tokenizer));
@@ -89,7 +89,9 @@ Result<void> generate(const GenerateFlags& flags) {
   sampling.seed = flags.seed;
 
   const auto printer = std::make_shared<Printer>(tokenizer);
-  TS_TRY(LaunchedEngine launched, launch_engine(flags.engine, checkpoint, {}));
+  LaunchHooks hooks;
+  hooks.processes = processes;
+  TS_TRY(LaunchedEngine launched, launch_engine(flags.engine, checkpoint, hooks));
   TS_TRY(launched.engine->submit({.prompt = prompt, .sampling = sampling}, printer));
   const RequestOutput end = printer->wait();
   if (end.error) return *end.error;
@@ -110,11 +112,11 @@ Result<void> generate(const GenerateFlags& flags) {
 
 }  // namespace
 
-int run_generate(const GenerateFlags& flags) {
+int run_generate(const GenerateFlags& flags, Processes* processes) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("tessera"));
   spdlog::set_level(flags.quiet ? spdlog::level::err : spdlog::level::from_str(flags.engine.log_level));
-  const auto done = generate(flags);
-  if (done) return 0;
+  const auto done = generate(flags, processes);
+  if (done) return processes == nullptr || processes->finish() ? 0 : 1;
   spdlog::error("{}", done.error().message());
   return 1;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/sampling_params.h"
+#include "processes.h"
 #include "serve_flags.h"
 
 namespace tessera {
@@ -22,6 +23,7 @@ struct GenerateFlags {
   bool quiet = false;  // no timings
 };
 
-int run_generate(const GenerateFlags& flags);
+// `processes` is null when there is one.
+int run_generate(const GenerateFlags& flags, Processes* processes);
 
 }  // namespace tessera

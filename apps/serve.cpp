@@ -132,7 +132,7 @@ class StatsLog {
 
 }  // namespace
 
-int run_serve(const ServeFlags& flags) {
+int run_serve(const ServeFlags& flags, Processes* processes) {
   const sigset_t end_signals = block_end_signals();
   spdlog::set_default_logger(spdlog::stderr_color_mt("tessera"));
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
@@ -141,7 +141,7 @@ int run_serve(const ServeFlags& flags) {
   auto checkpoint = Checkpoint::open(flags.model);
   if (!checkpoint) return fail(checkpoint.error());
   if (flags.dry_run) {
-    const auto plan = plan_memory(flags, *checkpoint);
+    const auto plan = plan_memory(flags, *checkpoint, processes);
     if (!plan) return fail(plan.error());
     fmt::print("{}\n", describe(*plan));
     return 0;
@@ -174,7 +174,9 @@ int run_serve(const ServeFlags& flags) {
             spdlog::critical("the engine has stopped: {}", error.message());
             ready.set_failed(error.message());
             is_fatal = true;
-          }};
+          },
+      .logits_tap = {},
+      .processes = processes};
   auto launched = launch_engine(flags, *checkpoint, hooks);
   if (!launched) {
     server.stop();
@@ -212,6 +214,11 @@ int run_serve(const ServeFlags& flags) {
     std::_Exit(1);
   }
   launched->engine->drain(std::chrono::milliseconds(0));
+  launched->engine.reset();  // the other processes end with it
+  if (processes != nullptr && !processes->finish()) {
+    spdlog::error("the other processes did not end in time; they are aborted");
+    return 1;
+  }
   spdlog::info("ended");
   return 0;
 }

@@ -9,8 +9,10 @@
 #include "checkpoint/inspect.h"
 #include "generate.h"
 #include "plan.h"
+#include "processes.h"
 #include "serve.h"
 #include "serve_flags.h"
+#include "verify.h"
 #include "usage/completion.h"
 #include "usage/man_page.h"
 
@@ -123,6 +125,11 @@ int run(const std::vector<std::string>& arguments) {
       app.add_subcommand("plan", "Memory, KV tokens and sequences on given GPUs, before anything is loaded");
   declare_plan_flags(*plan_command, plan_flags);
 
+  VerifyFlags verify_flags;
+  CLI::App* verify =
+      app.add_subcommand("verify", "Compare two configurations: tokens, logits, KL divergence");
+  declare_verify_flags(*verify, verify_flags);
+
   std::string shell;
   CLI::App* completion = app.add_subcommand("completion", "Shell completion, to be sourced");
   completion->add_option("shell", shell, "bash, zsh or fish")
@@ -148,9 +155,15 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (inspect_command->parsed()) return run_inspect(inspected, json);
   if (plan_command->parsed()) return run_plan(plan_flags);
+  auto processes = Processes::join();
+  if (!processes) return print_error(processes.error());
+  if (verify->parsed()) return run_verify(verify_flags, processes->get());
   if (const auto checked = check_flags(serve->parsed() ? serve_flags : generate_flags.engine); !checked)
     return print_error(checked.error());
-  return serve->parsed() ? run_serve(serve_flags) : run_generate(generate_flags);
+  if (*processes && !(*processes)->leads())
+    return run_follower(serve->parsed() ? serve_flags : generate_flags.engine, **processes);
+  return serve->parsed() ? run_serve(serve_flags, processes->get())
+                         : run_generate(generate_flags, processes->get());
 }
 
 }  // namespace
