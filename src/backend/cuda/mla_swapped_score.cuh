@@ -174,14 +174,14 @@ struct Scorer {
   // Raises the maxima that the tile outgrows, if there are any; what was added up before shrinks with them.
   // All warps agree.
   __device__ __forceinline__ void raise(const float (&s)[kSums], int parity) const {
-    bool above = false;
+    bool above[2] = {false, false};  // two chains, for their latency
 #pragma unroll
     for (int i = 0; i < kColumnTiles; ++i) {
       const float2 limit = load_shared_2(place.rule(8 * i + 2 * quad) + 8);
-      above |= fmaxf(s[4 * i], s[4 * i + 2]) > limit.x;
-      above |= fmaxf(s[4 * i + 1], s[4 * i + 3]) > limit.y;
+      above[0] |= fmaxf(s[4 * i], s[4 * i + 2]) > limit.x;
+      above[1] |= fmaxf(s[4 * i + 1], s[4 * i + 3]) > limit.y;
     }
-    const bool any = named_any(kScorers, 128, above);
+    const bool any = named_any(kScorers, 128, above[0] || above[1]);
     if (threadIdx.x % 128 == 0) store_shared(place.raised(parity), any ? 1U : 0U);
     if (!any) return;
     float top[kColumns];
@@ -269,33 +269,40 @@ struct Scorer {
     int parity;
   };
 
-  // Scores the tile that arrives in `stage` into `next`; if kPending, meanwhile turns `now` into P. At the
-  // end `next` is complete.
+  // Waits for the ring's tile and asks for the first of its keys.
+  __device__ __forceinline__ void begin(Keys<Rows>& keys, const Ring<C::kStages>& ring) const {
+    barrier_wait(place.full(ring.stage()), ring.phase());
+    keys.load(place.stage(ring.stage()), 0, row0, quad);
+  }
+
+  // Whether a tile is begun before the one before it is complete. Grouped rows lack the registers.
+  static constexpr bool kAhead = !Rows::kGrouped;
+
+  // Scores the ring's tile, which has been begun, into `next`; if kPending, meanwhile turns `now` into P. At
+  // the end `next` is complete, its P may be written, and if `more` the tile after it has been begun.
   template <bool kScore, bool kPending>
-  __device__ __forceinline__ void step(float (&next)[kSums], float (&now)[kSums], int stage,
-                                       std::uint32_t phase, const Pending& pending) const {
+  __device__ __forceinline__ void step(float (&next)[kSums], float (&now)[kSums], Keys<Rows> (&keys)[2],
+                                       const Ring<C::kStages>& ring, const Pending& pending,
+                                       bool more) const {
     constexpr int kSteps = kChunkSteps<Rows> / 2;         // in flight: two halves of a chunk
     constexpr int kPieces = kColumnTiles / kTilesAChunk;  // of `now`, one a chunk
-    const std::uint32_t stage_at = place.stage(stage);
+    const std::uint32_t stage_at = place.stage(ring.stage());
     // Where this warp's tokens lie in P.
     const std::uint32_t first_half = place.p(pending.stage_at, pending.parity, 0, kBoxBytes);
     const std::uint32_t p =
         kIsMath<Rows> || warp < 2 ? first_half : place.p(pending.stage_at, pending.parity, 1, kBoxBytes);
     const std::uint64_t queries =
         pinned(C::kQRow == 128 ? wgmma_operand(place.q(0), 8 * 128, 16) : wgmma_operand_64(place.q(0)));
-    Keys<Rows> keys[2];  // asked for a chunk ahead: shared memory is busy, a load takes 150 cycles
     Rule rules[kTilesAChunk];
     std::uint32_t a[2][kSteps][4];
     std::uint32_t scale[2] = {};
-    const auto load = [&](int chunk) {
-      if (chunk == 0) barrier_wait(place.full(stage), phase);
-      keys[chunk % 2].load(stage_at + chunk * kBoxBytes, chunk, row0, quad);
-    };
-    if constexpr (kScore) load(0);
+    if (kScore && !kAhead) begin(keys[0], ring);
 #pragma unroll
     for (int chunk = 0; chunk < C::kChunks; ++chunk) {
       if constexpr (kScore) {
-        if (chunk + 1 < C::kChunks) load(chunk + 1);
+        if (chunk + 1 < C::kChunks) {  // a chunk ahead: shared memory is busy, a load takes 150 cycles
+          keys[(chunk + 1) % 2].load(stage_at + (chunk + 1) * kBoxBytes, chunk + 1, row0, quad);
+        }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           if (chunk > 0) wgmma_wait<1>();  // the operands of two halves ago are free
@@ -331,7 +338,14 @@ struct Scorer {
         if (chunk == kPieces - 1) publish(pending.parity);
       }
     }
-    if constexpr (kScore) wgmma_wait<0>();
+    if constexpr (kScore) {
+      Ring<C::kStages> after = ring;
+      after.advance();
+      if (more && kAhead) begin(keys[0], after);
+      // What the multipliers of the tile two back may still read is about to be overwritten.
+      barrier_wait(place.p_empty(static_cast<int>(ring.done & 1)), (ring.done / 2 & 1) ^ 1);
+      wgmma_wait<0>();
+    }
   }
 
   __device__ inline void run(std::int32_t part, std::int32_t first_row) const {
@@ -342,6 +356,7 @@ struct Scorer {
     std::uint32_t pieces = 0;
     float a[kSums];
     float b[kSums];
+    Keys<Rows> keys[2];
     while (walk.next(args, piece)) {
       const std::int32_t most = most_rows(args, piece.seq);
       if (most == 0) {
@@ -353,39 +368,31 @@ struct Scorer {
       const std::int32_t least = least_rows(args, piece.seq);
       load_queries(piece.seq, first_row);
       Pending pending{};
-      const auto prepare = [&](float(&s)[kSums],
+      const auto prepare = [&](float(&scores)[kSums],
                                std::int32_t tile) {  // of a scored tile, up to its exponentials
+        pending.stage_at = place.stage(ring.stage());
+        pending.parity = static_cast<int>(ring.done & 1);
+        ring.advance();
         const std::int32_t first_token = tile * C::kTokens;
-        if (first_token + C::kTokens > least) hide(s, first_token);
-        const std::uint32_t number =
-            ring.done - 1;  // of all pieces' tiles; the next one is not asked for yet
-        pending.parity = static_cast<int>(number & 1);
-        // Before anything that the multipliers of the tile two back may still read is overwritten.
-        barrier_wait(place.p_empty(pending.parity), (number / 2 & 1) ^ 1);
-        raise(s, pending.parity);
+        if (first_token + C::kTokens > least) hide(scores, first_token);
+        raise(scores, pending.parity);
         if (first_token + C::kTokens > most) clear(pending.stage_at, most - first_token);
       };
-      const auto scored = [&] {  // the tile in the ring has been scored
-        pending.stage_at = place.stage(ring.stage());
-        ring.advance();
-      };
-      step<true, false>(a, b, ring.stage(), ring.phase(), pending);
-      scored();
+      if (kAhead) begin(keys[0], ring);
+      step<true, false>(a, b, keys, ring, pending, piece.begin + 1 < piece.end);
       for (std::int32_t tile = piece.begin;; tile += 2) {
         prepare(a, tile);
         if (tile + 1 == piece.end) {
-          step<false, true>(b, a, 0, 0, pending);
+          step<false, true>(b, a, keys, ring, pending, false);
           break;
         }
-        step<true, true>(b, a, ring.stage(), ring.phase(), pending);
-        scored();
+        step<true, true>(b, a, keys, ring, pending, tile + 2 < piece.end);
         prepare(b, tile + 1);
         if (tile + 2 == piece.end) {
-          step<false, true>(a, b, 0, 0, pending);
+          step<false, true>(a, b, keys, ring, pending, false);
           break;
         }
-        step<true, true>(a, b, ring.stage(), ring.phase(), pending);
-        scored();
+        step<true, true>(a, b, keys, ring, pending, tile + 3 < piece.end);
       }
       finish(pieces);
       ++pieces;
