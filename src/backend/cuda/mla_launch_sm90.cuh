@@ -1,7 +1,7 @@
 // Host side of the bf16 kernel: tensor maps and the launch itself.
 #pragma once
 
-#include "backend/cuda/mla_decode_sm90.cuh"
+#include "backend/cuda/mla_kernel_sm90.cuh"
 #include "backend/cuda/mla_tensor_map.h"
 
 namespace tessera::cuda::sm90 {
