@@ -12,11 +12,12 @@
 #include <random>
 #include <string>
 
+#include "backend/cpu/cpu_backend.h"
+#include "base/check.h"
 #include "base/test_seed.h"
 #include "speculative/draft_trial.h"
 #include "speculative/hidden_state_proposer.h"
-#include "speculative/model_proposer.h"
-#include "speculative/ngram_proposer.h"
+#include "speculative/make_proposer.h"
 #include "speculative/verification.h"
 #include "support/draft_rig.h"
 #include "support/golden.h"
@@ -85,14 +86,52 @@ class Loop {
  public:
   explicit Loop(const LoopOptions& options)
       : options_(options),
-        rig_(load_draft_rig(has_draft_checkpoint() ? options.method : "eagle3", target_limits(),
-                            draft_limits(), options.tp)),
-        cache_(make_draft_cache(*rig_.backend, rig_.target->layers(), rig_.target->kv_shape(),
-                                {.blocks = kSeqs * kBlocksEach, .block_size = kBlockSize})),
-        batch_(*rig_.backend,
+        target_checkpoint_(open_model("tessera-tiny")),
+        backend_(make_cpu_backend({.threads = 1})),
+        batch_(*backend_,
                {.rows = kMaxTokens, .seqs = kSeqs, .max_blocks = kBlocksEach, .block_size = kBlockSize}),
         proposals_(kSeqs) {
-    make_proposer();
+    const ModelConfig& target_config = target_checkpoint_.config();
+    SpeculativeConfig config;
+    config.num_speculative_tokens = options.most_drafts;
+    config.draws_drafts = options.draws_drafts;
+    config.draft_kv_format = options.draft_format;
+    std::optional<Checkpoint> draft;
+    if (options.method == "ngram") {
+      config.method = SpeculativeMethod::kNgram;
+    } else {  // the target itself as the draft model: every draft must be right
+      draft = open_model(options.method == "draft_model" ? "tessera-tiny" : "tessera-tiny-" + options.method);
+    }
+    const ModelConfig* draft_config = draft ? &draft->config() : nullptr;
+    const auto resolved =
+        resolve_speculation(config, target_config, draft_config, options.tp ? options.tp->size() : 1);
+    TS_CHECK(resolved.ok(), resolved.error().message());
+    auto target = load_model(target_checkpoint_, *backend_,
+                             {.limits = {.tokens = kMaxTokens,
+                                         .decode_tokens = kMaxTokens,
+                                         .seqs = kSeqs,
+                                         .logit_rows = 16,
+                                         .positions = kMaxLen},
+                              .shard = {.tp = options.tp},
+                              .on_bytes = {},
+                              .aux_layers = aux_layers_for(*resolved, target_config, draft_config)});
+    TS_CHECK(target.ok(), target.error().message());
+    target_ = *std::move(target);
+    cache_ = make_draft_cache(*backend_, target_->layers(), target_->kv_shape(),
+                              {.blocks = kSeqs * kBlocksEach, .block_size = kBlockSize});
+    auto proposer = make_proposer(*resolved, {.backend = *backend_,
+                                              .target = *target_,
+                                              .target_config = target_config,
+                                              .draft = draft ? &*draft : nullptr,
+                                              .shard = {.tp = options.tp},
+                                              .max_seqs = kSeqs,
+                                              .max_tokens = kMaxTokens,
+                                              .max_model_len = kMaxLen,
+                                              .blocks = kSeqs * kBlocksEach,
+                                              .block_size = kBlockSize,
+                                              .deferred_rows = options.deferred_rows});
+    TS_CHECK(proposer.ok(), proposer.error().message());
+    proposer_ = *std::move(proposer);
   }
 
   void start(std::int32_t slot, const std::vector<std::int32_t>& prompt) {
@@ -100,6 +139,16 @@ class Loop {
     s = {.tokens = prompt, .prompt = static_cast<std::int32_t>(prompt.size())};
     for (std::int32_t b = 0; b < kBlocksEach; ++b) s.table.push_back((b * 7 % kBlocksEach) * kSeqs + slot);
     proposer_->start(slot, prompt, 0);
+  }
+  // A prefix-cache hit: the first `cached` tokens lie in blocks of `table`, which another sequence has
+  // written.
+  void start_shared(std::int32_t slot, const std::vector<std::int32_t>& prompt,
+                    const std::vector<std::int32_t>& table, std::int32_t cached) {
+    start(slot, prompt);
+    Sequence& s = sequences_[slot];
+    std::copy_n(table.begin(), cached / kBlockSize, s.table.begin());
+    s.computed = cached;
+    proposer_->start(slot, prompt, cached);
   }
   void retire(std::int32_t slot) {
     proposer_->retire(slot);
@@ -129,10 +178,10 @@ class Loop {
       counts.push_back(static_cast<std::int32_t>(rows.size()));
     }
     const std::int32_t rows = batch_.rows();
-    const Tensor hidden = rig_.target->forward(batch_.upload(), cache_.layers);
+    const Tensor hidden = target_->forward(batch_.upload(), cache_.layers);
     std::vector<std::int32_t> all(static_cast<std::size_t>(rows)), best(all.size());
     std::iota(all.begin(), all.end(), 0);
-    if (options_.temperature <= 0) rig_.target->argmax(hidden, all.data(), rows, best.data());
+    if (options_.temperature <= 0) target_->argmax(hidden, all.data(), rows, best.data());
 
     std::vector<ProposerWork> work;
     std::vector<std::vector<std::int32_t>> standing(slots.size());
@@ -181,18 +230,19 @@ class Loop {
                       .draw = s.tokens.size() - static_cast<std::size_t>(s.prompt),
                       .keeps_seed = options_.keeps_seed});
     }
-    proposer_->propose(work, rig_.target->aux_states(), std::span(proposals_).first(work.size()));
+    proposer_->propose(work, target_->aux_states(), std::span(proposals_).first(work.size()));
     for (std::size_t i = 0; i < slots.size(); ++i) {
       sequences_.at(slots[i]).drafts = proposals_[i].tokens;
       sequences_.at(slots[i]).probs = proposals_[i].probs;
+      drawn_ += proposals_[i].probs.empty() ? 0 : 1;
     }
   }
 
   // As the engine does at start; `permuted` feeds the draft its hidden states in another order.
   DraftTrialReport trial(const std::vector<std::int32_t>& sentence, bool permuted) {
     Permuting wrong(*proposer_);
-    return try_draft({.backend = *rig_.backend,
-                      .target = *rig_.target,
+    return try_draft({.backend = *backend_,
+                      .target = *target_,
                       .proposer = permuted ? wrong : *proposer_,
                       .hidden = 256,
                       .kv = cache_.layers,
@@ -215,6 +265,7 @@ class Loop {
     return output;
   }
   const Sequence& last() const { return last_; }
+  int drawn() const { return drawn_; }  // proposals with probs
 
  private:
   // Samples the last row and those of drafts as the target would: tokens[i] for rows[i].
@@ -233,60 +284,17 @@ class Loop {
                        .token_ids = proposer_->token_ids()});
     const std::size_t count = 1 + s.drafts.size();
     const Tensor logits =
-        rig_.target->logits(hidden, rows.data() + rows.size() - count, static_cast<std::int64_t>(count));
+        target_->logits(hidden, rows.data() + rows.size() - count, static_cast<std::int64_t>(count));
     std::vector<SampledToken> results(count);
-    rig_.backend->verify(logits, verification_.rows(), verification_.drafts(), results);
+    backend_->verify(logits, verification_.rows(), verification_.drafts(), results);
     for (std::size_t i = 0; i < count; ++i) tokens[rows.size() - count + i] = results[i].token;
   }
 
-  bool has_draft_checkpoint() const { return options_.method != "draft_model" && options_.method != "ngram"; }
   static bool decodes(const Sequence& s) { return s.computed >= s.prompt; }
-  static StepLimits target_limits() {
-    return {.tokens = kMaxTokens,
-            .decode_tokens = kMaxTokens,
-            .seqs = kSeqs,
-            .logit_rows = 16,
-            .positions = kMaxLen};
-  }
-  HiddenStateProposerOptions hidden_options() const {
-    return {
-        .max_seqs = kSeqs,
-        .max_tokens = kMaxTokens,
-        .max_model_len = kMaxLen,
-        .most_drafts = options_.most_drafts,
-        .deferred_rows = options_.deferred_rows,
-        .cache = {.format = options_.draft_format, .blocks = kSeqs * kBlocksEach, .block_size = kBlockSize}};
-  }
-  StepLimits draft_limits() const {
-    const std::string name = has_draft_checkpoint() ? options_.method : "eagle3";
-    return HiddenStateProposer::draft_limits(open_model("tessera-tiny-" + name).config(), hidden_options());
-  }
-  void make_proposer() {
-    if (options_.method == "ngram") {
-      proposer_ = std::make_unique<NgramProposer>(
-          NgramOptions{.max_seqs = kSeqs, .most_drafts = options_.most_drafts});
-    } else if (options_.method == "draft_model") {  // the target itself: every draft must be right
-      const ModelProposerOptions options{.max_seqs = kSeqs,
-                                         .max_tokens = kMaxTokens,
-                                         .max_model_len = kMaxLen,
-                                         .positions = kMaxLen,
-                                         .most_drafts = options_.most_drafts,
-                                         .deferred_rows = options_.deferred_rows,
-                                         .draws_drafts = options_.draws_drafts,
-                                         .cache = hidden_options().cache};
-      auto model = load_model(
-          rig_.target_checkpoint, *rig_.backend,
-          {.limits = ModelProposer::model_limits(options), .shard = {.tp = options_.tp}, .on_bytes = {}});
-      TS_CHECK(model.ok(), model.error().message());
-      proposer_ = std::make_unique<ModelProposer>(*rig_.backend, *std::move(model), options);
-    } else {
-      proposer_ =
-          std::make_unique<HiddenStateProposer>(*rig_.backend, std::move(rig_.draft), hidden_options());
-    }
-  }
-
   LoopOptions options_;
-  DraftRig rig_;
+  Checkpoint target_checkpoint_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> target_;
   DraftCache cache_;
   RowBatch batch_;
   std::unique_ptr<Proposer> proposer_;
@@ -294,6 +302,7 @@ class Loop {
   VerificationRows verification_;
   std::map<std::int32_t, Sequence> sequences_;
   Sequence last_;
+  int drawn_ = 0;
 };
 
 class Proposers : public testing::TestWithParam<const char*> {};
@@ -419,6 +428,37 @@ TEST_P(Proposers, DraftsDoNotRememberWhatWasRejectedOrWaited) {
   }
 }
 
+// Whoever meets a sequence's blocks in the prefix cache finds the draft's rows complete, although the steps
+// that wrote them wanted no drafts: after the sequence has left, and while it still runs.
+TEST_P(Proposers, SharedBlocksAreComplete) {
+  const std::string method = GetParam();
+  const GoldenPrompt prompt = golden_prompt("len64");
+  for (const bool first_has_left : {true, false}) {
+    std::vector<std::vector<std::int32_t>> drafts;
+    std::vector<std::vector<float>> probs;
+    for (const std::int32_t deferred : {0, 32}) {
+      Loop loop({.method = method,
+                 .most_drafts = drafts_of(method),
+                 .deferred_rows = deferred,
+                 .temperature = 1,
+                 .draws_drafts = method != "ngram"});  // so that every bit of the draft's logits is seen
+      loop.start(0, prompt.ids);
+      while (loop.sequence(0).computed < 90) loop.step({0}, [](std::int32_t) { return 0; });
+      const std::vector<std::int32_t> text(loop.sequence(0).tokens.begin(),
+                                           loop.sequence(0).tokens.begin() + 90);
+      const std::vector<std::int32_t> table = loop.sequence(0).table;
+      if (first_has_left) loop.retire(0);
+      loop.start_shared(1, text, table, 80);  // rows 64 to 79 have waited
+      loop.step({1}, [&](std::int32_t) { return drafts_of(method); });
+      drafts.push_back(loop.sequence(1).drafts);
+      probs.push_back(loop.sequence(1).probs);
+    }
+    EXPECT_EQ(drafts[1], drafts[0]) << method;
+    EXPECT_TRUE(probs[1] == probs[0]) << method << (first_has_left ? ", left" : ", running");
+    EXPECT_TRUE(method == "ngram" || !drafts[0].empty());
+  }
+}
+
 TEST_P(Proposers, RanksGuessTheSame) {
   const std::string method = GetParam();
   const GoldenPrompt prompt = golden_prompt("chat");
@@ -490,6 +530,7 @@ TEST_P(Proposers, DrawnDraftsStandByRejectionSampling) {
     accepted += loop.last().accepted;
     steps += loop.last().steps;
   }
+  EXPECT_GT(loop.drawn(), 0) << "proposals said what they were drawn from";
   RecordProperty("accepted_per_step", std::to_string(accepted / steps));
   EXPECT_GE(accepted / steps, least.at(method)) << method;
 }

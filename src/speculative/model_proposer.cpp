@@ -123,6 +123,12 @@ void ModelProposer::propose(std::span<const ProposerWork> work, const Tensor&,
 
   batch_.clear();
   drafting_.clear();
+  // First the rows that wait of sequences that are not in this step: one of those that are may share blocks.
+  for (std::size_t slot = 0; slot < sequences_.size(); ++slot) {
+    const auto here = [&](const ProposerWork& one) { return one.slot == static_cast<std::int32_t>(slot); };
+    if (waiting(sequences_[slot]) <= 0 || std::ranges::any_of(work, here)) continue;
+    add_rows(sequences_[slot], sequences_[slot].reached, true);
+  }
   for (std::size_t i = 0; i < work.size(); ++i) {
     const ProposerWork& one = work[i];
     Sequence& sequence = sequences_[static_cast<std::size_t>(one.slot)];
