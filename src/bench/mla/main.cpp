@@ -1,6 +1,8 @@
 // tessera-mla-bench: the table of decode attention against its bounds.
 //
-//   tessera-mla-bench [table] [search] [uneven] [quick] [only=N]
+//   tessera-mla-bench [table] [search] [uneven] [portable] [math] [bf16] [fp8] [fp8_ds_mla] [only=ROW]
+//
+// math: products on e4m3, for fp8 rows.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -142,8 +144,8 @@ int run(int argc, char** argv) {
       experiment.split_cost = std::atoi(argv[i] + 11);
     else {
       std::fprintf(stderr,
-                   "tessera-mla-bench: '%s'; expected table, search, uneven, portable, bf16, fp8, fp8_ds_mla "
-                   "or only=ROW\n",
+                   "tessera-mla-bench: '%s'; expected table, search, uneven, portable, math, bf16, fp8, "
+                   "fp8_ds_mla or only=ROW\n",
                    argv[i]);
       return 2;
     }
