@@ -55,6 +55,7 @@ Result<std::string> plan(const PlanFlags& flags) {
     draft = std::move(opened);
   }
   TS_TRY(const KvFormat format, parse_kv_format(flags.kv_cache_dtype, KvFormat::kBF16));
+  TS_TRY(request.draft_kv_format, parse_kv_format(flags.draft_kv_cache_dtype, KvFormat::kBF16));
   request.runner = {.max_num_seqs = flags.max_num_seqs,
                     .max_num_batched_tokens = std::max(flags.max_num_batched_tokens, flags.max_num_seqs),
                     .max_model_len = flags.max_model_len.value_or(
@@ -79,6 +80,8 @@ void declare_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->required();
   app.add_option("--draft", flags.draft, "Draft model for speculation: folder or config.json");
   app.add_option("--num-speculative-tokens", flags.num_speculative_tokens, "Draft tokens a proposal")
+      ->capture_default_str();
+  app.add_option("--draft-kv-cache-dtype", flags.draft_kv_cache_dtype, "auto (bf16), bf16, fp8, fp8_ds_mla")
       ->capture_default_str();
   app.add_option("--tensor-parallel-size", flags.tensor_parallel_size, "Ranks (default: all GPUs)");
   app.add_option("--decode-context-parallel-size", flags.decode_context_parallel_size,

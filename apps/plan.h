@@ -23,6 +23,7 @@ struct PlanFlags {
   int max_num_batched_tokens = 2048;
   int block_size = 64;
   int num_speculative_tokens = 3;
+  std::string draft_kv_cache_dtype = "auto";
   double gpu_memory_utilization = 0.9;
   bool json = false;
 };

@@ -41,27 +41,6 @@ std::int64_t graph_bytes(const RunnerOptions& runner, bool has_draft) {
   return buckets * (has_draft ? 2 : 1) * kBytesPerGraph;
 }
 
-// A draft's matrices are split like the target's where their rows divide, else every rank holds them whole.
-Result<DraftMemory> measure_draft(const Checkpoint& draft, const RunnerOptions& runner, int ranks) {
-  const ModelConfig& config = draft.config();
-  DraftMemory memory;
-  for (const BoundParameter& bound : draft.binding().parameters) {
-    const Parameter& p = bound.parameter;
-    const bool split = p.is_matrix() && p.rows % ranks == 0 && p.module_class != ModuleClass::kFusion &&
-                       !p.name.ends_with("q_a_proj") && !p.name.ends_with("kv_a_proj_with_mqa");
-    memory.weights += split ? bound.bytes / ranks : bound.bytes;
-  }
-  const KvFormat format =
-      runner.kv_format == KvFormat::kFp8Grouped && !config.has_mla() ? KvFormat::kFp8 : runner.kv_format;
-  const auto row = kv_bytes_per_token(config, format);
-  if (!row) return refused("--draft", "has rows that " + std::string(name_of(format)) + " cannot hold.");
-  const std::int64_t heads_split = config.has_mla() ? 1 : std::min<std::int64_t>(ranks, config.kv_heads);
-  memory.kv_block = *row / heads_split * runner.block_size;
-  const auto states = std::max<std::int64_t>(1, static_cast<std::int64_t>(config.draft->aux_layers.size()));
-  memory.hidden_states = states * runner.max_num_batched_tokens * config.draft->target_hidden * 2;
-  return memory;
-}
-
 Result<int> choose_tensor_parallel(const Checkpoint& outline, const GpuPlanRequest& request) {
   const int gpus = request.gpus.count;
   const int ranks = request.tensor_parallel.value_or(gpus);
@@ -99,7 +78,7 @@ Result<int> ranks_that_fit(const Checkpoint& outline, const DeviceModel& device,
 }  // namespace
 
 std::int64_t LayoutPlan::without_kv() const {
-  return rank.without_kv() + draft.weights + draft.hidden_states + graphs + nccl + context;
+  return rank.without_kv() + draft.weights + draft.scratch + draft.hidden_states + graphs + nccl + context;
 }
 
 Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel>& draft,
@@ -144,7 +123,10 @@ Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel
   const DeviceModel device = gpu_device(request.gpus.card, query_tokens);
   DraftMemory draft_memory;
   if (draft) {
-    TS_TRY(draft_memory, measure_draft(*draft->outline, request.runner, ranks));
+    TS_TRY(draft_memory,
+           measure_draft(outline, *draft->outline, device, request.runner,
+                         {.ranks = ranks, .expert_parallel = request.expert_parallel},
+                         {static_cast<std::int32_t>(request.draft_tokens), request.draft_kv_format}));
   }
   for (const int context_ranks : context_sizes) {
     LayoutPlan layout;
@@ -159,8 +141,10 @@ Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel
     layout.context = kContextBytes;
     layout.usable = static_cast<std::int64_t>(
         std::floor(static_cast<double>(request.gpus.card.visible_bytes()) * request.utilisation));
-    const std::int64_t block = layout.rank.kv_block + draft_memory.kv_block;
-    plan.kv_bytes_per_token = block / request.runner.block_size;
+    // A draft's cache is whole on each rank: it has the rows of every rank's blocks.
+    const std::int64_t block = layout.rank.kv_block + context_ranks * draft_memory.kv_block;
+    plan.kv_bytes_per_token = layout.rank.kv_block / request.runner.block_size;
+    plan.draft_kv_bytes_per_token = draft_memory.kv_block / request.runner.block_size;
     const std::int64_t room = layout.usable - layout.without_kv();
     if (room < block) {
       TS_TRY(const int enough,

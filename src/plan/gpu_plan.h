@@ -20,14 +20,8 @@ struct GpuPlanRequest {
   std::optional<int> context_parallel;  // absent: every D that divides T
   bool expert_parallel = false;
   std::int64_t draft_tokens = 3;  // of one proposal, when there is a draft
-  RunnerOptions runner;           // limits, block size, row format
-};
-
-// What the draft adds to each rank.
-struct DraftMemory {
-  std::int64_t weights = 0;        // without the embedding and head that it shares with the target
-  std::int64_t kv_block = 0;       // bytes of one block's rows, all its layers
-  std::int64_t hidden_states = 0;  // the target's auxiliary states of a step
+  KvFormat draft_kv_format = KvFormat::kBF16;
+  RunnerOptions runner;  // limits, block size, row format
 };
 
 // The plan of one D, in bytes of one GPU (the fullest rank's).
@@ -52,8 +46,9 @@ struct GpuPlan {
   std::string draft;        // empty: none
   GpuPlanRequest request;
   int tensor_parallel = 1;
-  std::int64_t kv_bytes_per_token = 0;  // on a rank that holds it, draft included
-  std::vector<LayoutPlan> layouts;      // ascending D
+  std::int64_t kv_bytes_per_token = 0;        // on a rank that holds it
+  std::int64_t draft_kv_bytes_per_token = 0;  // on every rank of its group
+  std::vector<LayoutPlan> layouts;            // ascending D
   std::vector<std::string> notes;
 };
 

@@ -43,6 +43,7 @@ std::vector<Item> items_of(const LayoutPlan& layout, bool has_draft) {
   std::vector<Item> items = weight_items(layout.rank);
   if (has_draft) {
     items.push_back({"draft: weights", "draft weights", layout.draft.weights});
+    items.push_back({"draft: scratch", "draft scratch", layout.draft.scratch});
     items.push_back({"draft: target's hidden states", "draft hidden states", layout.draft.hidden_states});
   }
   items.push_back({"rope tables", "rope tables", layout.rank.rope_tables});
@@ -128,8 +129,11 @@ std::string plan_text(const ModelConfig& config, const GpuPlan& plan) {
              grouped(r.runner.max_num_seqs) + " sequences and " + grouped(r.runner.max_num_batched_tokens) +
              " query tokens a step");
   table.line("KV rows  " + std::string(name_of(r.runner.kv_format)) + ", " +
-             grouped(plan.kv_bytes_per_token) + " bytes a token on each rank that holds it, blocks of " +
-             std::to_string(r.runner.block_size));
+             grouped(plan.kv_bytes_per_token) + " bytes a token on each rank that holds it" +
+             (plan.draft.empty() ? std::string()
+                                 : ", the draft's " + std::string(name_of(r.draft_kv_format)) + ", " +
+                                       grouped(plan.draft_kv_bytes_per_token) + " bytes on every rank") +
+             ", blocks of " + std::to_string(r.runner.block_size));
   table.line("");
 
   std::vector<std::string> cells;
@@ -182,7 +186,9 @@ std::string plan_text(const ModelConfig& config, const GpuPlan& plan) {
     table.line(std::string(published_source()));
     for (const LayoutPlan& layout : plan.layouts) {
       const PublishedCapacity* one = of(layout.context_ranks);
-      if (one != nullptr) explain_difference(table, layout, *one, plan.kv_bytes_per_token);
+      // With a draft the other stack splits the draft's rows like its own.
+      if (one != nullptr)
+        explain_difference(table, layout, *one, plan.kv_bytes_per_token + plan.draft_kv_bytes_per_token);
     }
   }
   if (!plan.notes.empty()) table.line("");
@@ -208,7 +214,8 @@ std::string plan_json(const ModelConfig& config, const GpuPlan& plan) {
                        {"max_num_batched_tokens", r.runner.max_num_batched_tokens},
                        {"block_size", r.runner.block_size},
                        {"kv_cache_dtype", name_of(r.runner.kv_format)},
-                       {"kv_bytes_per_token", plan.kv_bytes_per_token}};
+                       {"kv_bytes_per_token", plan.kv_bytes_per_token},
+                       {"draft_kv_bytes_per_token", plan.draft_kv_bytes_per_token}};
   if (!plan.draft.empty()) json["draft"] = {{"model", plan.draft}, {"tokens", r.draft_tokens}};
   const auto published = published_for(config, plan);
   for (const LayoutPlan& layout : plan.layouts) {

@@ -188,6 +188,26 @@ TEST(GpuPlan, LongerSequencesCostOnlyTheirRopeTableAndBlockTables) {
   }
 }
 
+// The published loss at D = 8 with a draft is split scratch, which is not needed here; the draft's own rows
+// are whole on each rank, which costs less.
+TEST(GpuPlan, ADraftTakesLittleOfWhatContextParallelismGives) {
+  const Checkpoint outline = outline_of(kimi());
+  const auto config = read_model_config(source("models/configs/kimi-k2.6-eagle3-mla.json"));
+  ASSERT_TRUE(config.ok()) << config.error().message();
+  const Checkpoint draft = outline_of(*config);
+  GpuPlanRequest request = rtx_pro_6000();
+  request.context_parallel = 8;
+  request.draft_kv_format = KvFormat::kFp8;
+  const PlanModel draft_model{"draft", &draft, false};
+  const auto plan = plan_gpus({"kimi", &outline, false}, draft_model, request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message();
+  const LayoutPlan& layout = plan->layouts.front();
+  EXPECT_EQ(plan->draft_kv_bytes_per_token, 576);
+  EXPECT_EQ(layout.kv.bytes / layout.kv.blocks, 64 * (61 * 576 + 8 * 576));
+  EXPECT_GT(layout.draft.weights, std::int64_t{670'000'000} * 2 / 8);  // its matrices, split over eight ranks
+  EXPECT_GT(layout.kv.tokens, 1'822'464 * 3 / 2);                      // published with a draft
+}
+
 TEST(GpuPlan, PrintsPublishedFiguresOnlyForTheirOwnSetup) {
   const ModelConfig config = kimi();
   const Checkpoint outline = outline_of(config);

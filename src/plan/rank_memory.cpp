@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/aux_layers.h"
+#include "model/draft.h"
 #include "plan/measuring_backend.h"
+#include "speculative/hidden_state_proposer.h"
 
 namespace tessera {
 namespace {
@@ -91,6 +94,46 @@ Result<RankMemory> measure_ranks(const Checkpoint& outline, const DeviceModel& d
     most.kv_block = std::max(most.kv_block, one.kv_block);
   }
   return most;
+}
+
+Result<DraftMemory> measure_draft(const Checkpoint& target, const Checkpoint& draft,
+                                  const DeviceModel& device, const RunnerOptions& options,
+                                  const RankPlace& place, const DraftChoice& choice) {
+  Measured measured;
+  const auto backend = make_measuring_backend(device, measured);
+  PlaceOnly tp(place.rank, place.ranks);
+  const Shard shard{.tp = place.ranks > 1 ? &tp : nullptr, .expert_parallel = place.expert_parallel};
+  TS_TRY(const AuxLayers aux, aux_layers_of(draft.config(), target.config()));
+  LoadOptions load{.limits = ModelRunner::limits_of(options), .shard = shard, .on_bytes = {}};
+  load.aux_layers = aux.after;
+  TS_TRY(auto model, load_model(target, *backend, load));
+
+  const Measured before = measured;
+  const HiddenStateProposerOptions proposing{
+      .max_seqs = options.max_num_seqs,
+      .max_tokens = options.max_num_batched_tokens,
+      .max_model_len = options.max_model_len,
+      .most_drafts = choice.tokens,
+      .cache = {.format = choice.kv_format, .blocks = 0, .block_size = options.block_size}};
+  TS_TRY(auto loaded, load_draft(draft, target.config(), *model, *backend,
+                                 {.limits = HiddenStateProposer::draft_limits(draft.config(), proposing),
+                                  .shard = {.tp = shard.tp}}));
+  const auto row = kv_row_bytes(choice.kv_format, loaded->kv_shape());
+  if (!row) {
+    return Error{
+        ErrorKind::kUnsupported, "--draft-kv-cache-dtype",
+        "is " + std::string(name_of(choice.kv_format)) +
+            ", which needs an MLA draft whose latent is a multiple of 128 wide. Use auto, bf16 or fp8."};
+  }
+  DraftMemory memory;
+  memory.kv_block = *row * loaded->layers() * options.block_size;
+  const HiddenStateProposer proposer(*backend, std::move(loaded), proposing);
+  memory.weights = measured.weights - before.weights;
+  memory.scratch = measured.rope_tables - before.rope_tables + measured.buffers - before.buffers +
+                   measured.reserved - before.reserved;
+  memory.hidden_states = options.max_num_batched_tokens * static_cast<std::int64_t>(aux.after.size()) *
+                         target.config().hidden * bytes_of(device.activation);
+  return memory;
 }
 
 }  // namespace tessera

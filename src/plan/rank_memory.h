@@ -40,4 +40,20 @@ Result<RankMemory> measure_rank(const Checkpoint& outline, const DeviceModel& de
 Result<RankMemory> measure_ranks(const Checkpoint& outline, const DeviceModel& device,
                                  const RunnerOptions& options, RankPlace place);
 
+// What a draft adds to each rank, in bytes.
+struct DraftMemory {
+  std::int64_t weights = 0;        // without the embedding and head that it shares with the target
+  std::int64_t scratch = 0;        // its passes, its choices, its rope table
+  std::int64_t hidden_states = 0;  // the target's auxiliary states of a step
+  std::int64_t kv_block = 0;       // one block's rows, all its layers
+};
+struct DraftChoice {
+  std::int32_t tokens = 3;  // of a proposal
+  KvFormat kv_format = KvFormat::kBF16;
+};
+// Of an EAGLE-3 or DFlash draft, by loading it beside its target in the same way. The first rank's share.
+Result<DraftMemory> measure_draft(const Checkpoint& target, const Checkpoint& draft,
+                                  const DeviceModel& device, const RunnerOptions& options,
+                                  const RankPlace& place, const DraftChoice& choice);
+
 }  // namespace tessera
