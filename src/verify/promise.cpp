@@ -5,10 +5,11 @@
 namespace tessera {
 namespace {
 
-// WITHIN_CONSTANTS
-constexpr double kWithinBF16 = 1e-6;
-constexpr double kWithinFp8 = 1e-4;
-constexpr double kWithinFp8Grouped = 1e-4;
+// Twice the most that was measured with tessera-tiny and the built-in prompts over T = 1 to 8 and every D
+// (docs/explanation/parity.md).
+constexpr double kWithinBF16 = 4e-5;
+constexpr double kWithinFp8 = 3.4e-4;
+constexpr double kWithinFp8Grouped = 3e-4;
 
 }  // namespace
 
