@@ -107,6 +107,13 @@ struct Parts {
   }
 };
 
+// Work that was recorded once, and is enqueued again as a whole.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -137,6 +144,11 @@ class Backend {
   virtual void copy_to_host(void* host, const void* device,
                             std::size_t bytes) = 0;  // complete after synchronise()
   virtual void synchronise() = 0;
+
+  // Keeps what `work` enqueues instead of running it: the same operations on the same memory at each replay,
+  // whatever that memory then holds. `work` must have run before, so that nothing is allocated in it, and may
+  // not wait for the device. Null where the device has no such thing; then nothing has run.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
 
   // --- dense
   // ------------------------------------------------------------------------------------------------------------

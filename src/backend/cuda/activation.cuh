@@ -62,7 +62,7 @@ __device__ inline float weight_at(const TiledWeight& w, std::int64_t index, std:
       const auto word =
           *reinterpret_cast<const std::uint32_t*>(data + int4_word_offset(row, col, w.padded_in));
       const int code = static_cast<int>((word >> int4_shift(col)) & 15U) - 8;
-      return static_cast<float>(code) *
+      return static_cast<float>(code) / kInt4ScaleUp *
              widen(reinterpret_cast<const bf16*>(scale)[int4_scale_index(row, col, w.padded_in)]);
     }
   }

@@ -43,6 +43,16 @@ void check_f32(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
   check_shape(tensor, rows, cols);
 }
 
+class GraphRecording final : public Recording {
+ public:
+  GraphRecording(GraphExec graph, cudaStream_t stream) : graph_(std::move(graph)), stream_(stream) {}
+  void replay() override { TS_CUDA(cudaGraphLaunch(graph_.get(), stream_)); }
+
+ private:
+  GraphExec graph_;
+  cudaStream_t stream_;
+};
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options)
@@ -118,6 +128,18 @@ class CudaBackend final : public Backend {
   void synchronise() override {
     enter();
     TS_CUDA(cudaStreamSynchronize(stream_.get()));
+  }
+
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    enter();
+    TS_CUDA(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
+    work();
+    cudaGraph_t captured = nullptr;
+    TS_CUDA(cudaStreamEndCapture(stream_.get(), &captured));
+    const Graph graph(captured);
+    cudaGraphExec_t executable = nullptr;
+    TS_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));
+    return std::make_unique<GraphRecording>(GraphExec(executable), stream_.get());
   }
 
   void embed(const std::int32_t* ids, const Weight& table, std::int64_t first, const Tensor& out) override {
@@ -372,24 +394,42 @@ int cuda_device_count() {
   return count;
 }
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
+Result<CudaCard> cuda_card(int device) {
+  const std::string where = "cuda:" + std::to_string(device);
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
-    return Error{ErrorKind::kUnavailable, "cuda",
+    return Error{ErrorKind::kUnavailable, where,
                  std::string("no GPU can be used: ") + cudaGetErrorString(status) +
                      ". Check nvidia-smi, or use --device cpu."};
   }
-  if (options.device < 0 || options.device >= count) {
-    return Error{ErrorKind::kNotFound, "cuda:" + std::to_string(options.device),
+  if (device < 0 || device >= count) {
+    return Error{ErrorKind::kNotFound, where,
                  "there are " + std::to_string(count) + " GPUs, counted from 0."};
   }
-  const cuda::DeviceTraits traits = cuda::traits_of(options.device);
-  if (traits.capability < 80) {
-    return Error{ErrorKind::kUnsupported, "cuda:" + std::to_string(options.device),
-                 "has compute capability " + std::to_string(traits.capability / 10) + "." +
-                     std::to_string(traits.capability % 10) + "; 8.0 or newer is needed."};
+  try {
+    const cuda::DeviceTraits traits = cuda::traits_of(device);
+    if (traits.capability < 80) {
+      return Error{ErrorKind::kUnsupported, where,
+                   "has compute capability " + std::to_string(traits.capability / 10) + "." +
+                       std::to_string(traits.capability % 10) + "; 8.0 or newer is needed."};
+    }
+    std::size_t free = 0;
+    std::size_t total = 0;
+    TS_CUDA(cudaSetDevice(device));
+    TS_CUDA(cudaMemGetInfo(&free, &total));
+    return CudaCard{.name = cuda::device_name(device),
+                    .total_bytes = static_cast<std::int64_t>(total),
+                    .free_bytes = static_cast<std::int64_t>(free),
+                    .multiprocessors = traits.multiprocessors,
+                    .capability = traits.capability};
+  } catch (const cuda::DeviceError& error) {
+    return Error{ErrorKind::kUnavailable, where, error.what()};
   }
+}
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
+  TS_TRY(const CudaCard card, cuda_card(options.device));
   try {
     return std::unique_ptr<Backend>(std::make_unique<cuda::CudaBackend>(options));
   } catch (const cuda::DeviceError& error) {

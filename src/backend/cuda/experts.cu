@@ -72,18 +72,22 @@ __global__ void __launch_bounds__(kSortThreads)
   }
 }
 
-constexpr int kThreads = 256;
+constexpr int kCombineThreads = 128;
 
+// place null: one token, whose choice k lies at k where it is on this rank.
 template <class T>
-__global__ void combine_kernel(const T* parts, const std::int32_t* place, Rows<const float> weights,
-                               int top_k, Rows<T> out, std::int64_t cols) {
+__global__ void combine_kernel(const T* parts, const std::int32_t* place, Rows<const std::int32_t> ids,
+                               int first_expert, int experts, Rows<const float> weights, int top_k,
+                               Rows<T> out, std::int64_t cols) {
   const std::int64_t token = blockIdx.y;
-  const std::int64_t col = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t col = std::int64_t{blockIdx.x} * kCombineThreads + threadIdx.x;
   if (col >= cols) return;
   float sum = 0;
+#pragma unroll 8
   for (int k = 0; k < top_k; ++k) {
-    const std::int64_t at = place[token * top_k + k];
-    if (at >= 0) sum += weights.row(token)[k] * widen(parts[at * cols + col]);
+    const int e = ids.row(token)[k] - first_expert;
+    const std::int64_t at = place ? place[token * top_k + k] : k;
+    if (e >= 0 && e < experts) sum += weights.row(token)[k] * widen(parts[at * cols + col]);
   }
   out.row(token)[col] = narrow<T>(sum);
 }
@@ -128,13 +132,26 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, bool bat
                .item_count = s.item_count};
   const bool tile = can_tile(gate_up) && can_tile(down);
   const bool many = tile && !batch_invariant && pairs >= kManyFrom * experts;
-  const int few_rows = tokens <= 8 ? 8 : tokens <= 64 ? 16 : 32;
+  const bool one = tile && tokens == 1;  // its choices need no sorting
+  const int few_rows = pairs <= 4 * experts ? 8 : 16;
   const int item_rows = many ? kManyRows : tile ? few_rows : kManyRows;
-  gate_up.item_limit = down.item_limit = static_cast<std::int32_t>(item_limit(pairs, experts, item_rows));
-  sort_kernel<<<1, kSortThreads, 0, stream>>>(rows_of<const std::int32_t>(call.ids), static_cast<int>(tokens),
-                                              static_cast<int>(top_k), static_cast<int>(call.first_expert),
-                                              static_cast<int>(experts), item_rows, s);
-  TS_CUDA(cudaGetLastError());
+  if (one) {
+    for (Product* product : {&gate_up, &down}) {
+      product->items = nullptr;
+      product->item_count = nullptr;
+      product->x_rows = nullptr;
+      product->ids = static_cast<const std::int32_t*>(call.ids.data);
+      product->first_expert = static_cast<std::int32_t>(call.first_expert);
+      product->item_limit = static_cast<std::int32_t>(top_k);
+    }
+    gate_up.same_x = true;
+  } else {
+    gate_up.item_limit = down.item_limit = static_cast<std::int32_t>(item_limit(pairs, experts, item_rows));
+    sort_kernel<<<1, kSortThreads, 0, stream>>>(
+        rows_of<const std::int32_t>(call.ids), static_cast<int>(tokens), static_cast<int>(top_k),
+        static_cast<int>(call.first_expert), static_cast<int>(experts), item_rows, s);
+    TS_CUDA(cudaGetLastError());
+  }
   if (many) {
     launch_product_many(gate_up, stream);
     launch_product_many(down, stream);
@@ -151,9 +168,10 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, bool bat
     launch_product_any(down, stream);
   }
   with_activation(dtype, [&]<class T>(T) {
-    const dim3 grid(grid_of(call.out.cols, kThreads), static_cast<unsigned>(tokens));
-    combine_kernel<T><<<grid, kThreads, 0, stream>>>(
-        static_cast<const T*>(s.parts), s.pair_place, rows_of<const float>(call.weights),
+    const dim3 grid(grid_of(call.out.cols, kCombineThreads), static_cast<unsigned>(tokens));
+    combine_kernel<T><<<grid, kCombineThreads, 0, stream>>>(
+        static_cast<const T*>(s.parts), one ? nullptr : s.pair_place, rows_of<const std::int32_t>(call.ids),
+        static_cast<int>(call.first_expert), static_cast<int>(experts), rows_of<const float>(call.weights),
         static_cast<int>(top_k), rows_of<T>(call.out), call.out.cols);
     TS_CUDA(cudaGetLastError());
   });

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "backend/cuda/device.h"
 
@@ -11,8 +13,7 @@ class GrowingScratch {
  public:
   void* at_least(std::size_t bytes) {
     if (bytes > bytes_) {
-      TS_CUDA(cudaDeviceSynchronize());  // nobody uses the old memory any more
-      memory_.reset();
+      if (memory_) outgrown_.push_back(std::move(memory_));  // recordings may still name it
       memory_ = allocate_device(bytes);
       TS_CUDA(cudaMemset(memory_.get(), 0, bytes));
       TS_CUDA(cudaDeviceSynchronize());
@@ -24,6 +25,7 @@ class GrowingScratch {
 
  private:
   DeviceBytes memory_;
+  std::vector<DeviceBytes> outgrown_;
   std::size_t bytes_ = 0;
 };
 

@@ -40,6 +40,10 @@ struct Product {
   const std::int32_t* item_count = nullptr;  // how many there are
   std::int32_t item_limit = 0;               // how many there may be: the launch
   const std::int32_t* x_rows = nullptr;      // where row r of x lies; null: at r
+  // One token: item i is its i-th choice, without a list. few only.
+  const std::int32_t* ids = nullptr;  // [item_limit] experts
+  std::int32_t first_expert = 0;
+  bool same_x = false;  // every item meets row 0 of x
 };
 
 enum class ProductForm : std::uint8_t { kFew, kMany, kAny };

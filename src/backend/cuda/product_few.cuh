@@ -15,14 +15,24 @@ __device__ __forceinline__ float silu(float x) { return x / (1.0F + expf(-x)); }
 // Which rows of x a block has, from its list or from its place in the grid.
 __device__ __forceinline__ bool find_item(const Product& p, int x_tile, ProductItem& item) {
   if (p.items != nullptr) {
-    if (static_cast<std::int32_t>(blockIdx.y) >= *p.item_count) return false;
-    item = p.items[blockIdx.y];
-    return true;
+    const std::int32_t count = *p.item_count;
+    item = p.items[blockIdx.y];  // at once with the count: memory is there even where there is no item
+    return static_cast<std::int32_t>(blockIdx.y) < count;
+  }
+  if (p.ids != nullptr) {  // one token: its choices are the items
+    item = {p.ids[blockIdx.y] - p.first_expert, static_cast<std::int32_t>(blockIdx.y), 1};
+    return item.matrix >= 0 && item.matrix < p.weight.count;
   }
   item.matrix = static_cast<std::int32_t>(blockIdx.z);
   item.first = static_cast<std::int32_t>(blockIdx.y) * x_tile;
   item.count = min(x_tile, p.rows - item.first);
   return true;
+}
+
+// Where row `row` of the product's x lies.
+__device__ __forceinline__ std::int64_t x_row_of(const Product& p, std::int64_t row) {
+  if (p.x_rows != nullptr) return p.x_rows[row];
+  return p.same_x ? 0 : row;
 }
 
 __device__ __forceinline__ void store_y(const Product& p, const ProductItem& item, std::int64_t row,
@@ -36,7 +46,8 @@ __device__ __forceinline__ void store_y(const Product& p, const ProductItem& ite
 }
 
 template <WeightFormat F, int kXTiles, int kTiles, int kWarps>
-__global__ void __launch_bounds__(32 * kWarps) product_few_kernel(const __grid_constant__ Product p) {
+__global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
+    product_few_kernel(const __grid_constant__ Product p) {
   using Fragment = WeightFragment<F>;
   constexpr int kXRows = 8 * kXTiles;
   constexpr int kRows = 16 * kTiles;
@@ -57,23 +68,32 @@ __global__ void __launch_bounds__(32 * kWarps) product_few_kernel(const __grid_c
     rows[i] = Fragment::rows(p.weight, item.matrix, min(first_row[i], last_tile), lane);
   }
 
-  const bf16* x[kXTiles];  // this lane's part of its rows; null: a row that is not there
-#pragma unroll
-  for (int n = 0; n < kXTiles; ++n) {
-    const int r = n * 8 + lane / 4;
-    const std::int64_t row = item.first + r;
-    x[n] = r < item.count ? static_cast<const bf16*>(p.x) + item.matrix * p.x_matrix_stride +
-                                (p.x_rows ? p.x_rows[row] : row) * p.x_stride + lane % 4 * 8
-                          : nullptr;
-  }
-
-  float sum[kTiles][kXTiles][4] = {};
   const int loads = p.weight.padded_in / Fragment::kCols;
+  constexpr int kSteps = Fragment::kCols / 32;
   Fragment next[kTiles];
   if (warp < loads) {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) next[i].load(rows[i], std::int64_t{warp} * Fragment::kCols);
   }
+  // This lane's part of its rows. A row that is not there is the last one again; its result is not kept.
+  // Columns past the end meet weights of 0, and are read as the last ones.
+  const bf16* x[kXTiles];
+#pragma unroll
+  for (int n = 0; n < kXTiles; ++n) {
+    const std::int64_t row = item.first + min(n * 8 + lane / 4, item.count - 1);
+    x[n] = static_cast<const bf16*>(p.x) + item.matrix * p.x_matrix_stride + x_row_of(p, row) * p.x_stride;
+  }
+  const int last_col = p.weight.in - 8;
+
+  float sum[kTiles][kXTiles][4] = {};
+  const auto load_x = [&](int load, int j, int n) {
+    const int col = min(load * Fragment::kCols + 32 * j + lane % 4 * 8, last_col);
+    return __ldg(reinterpret_cast<const uint4*>(x[n] + col));
+  };
+  uint4 ahead[kXTiles];  // of the next 32 columns
+#pragma unroll
+  for (int n = 0; n < kXTiles; ++n) ahead[n] = load_x(warp, 0, n);
+#pragma unroll 1
   for (int load = warp; load < loads; load += kWarps) {
     Fragment now[kTiles];
 #pragma unroll
@@ -83,14 +103,12 @@ __global__ void __launch_bounds__(32 * kWarps) product_few_kernel(const __grid_c
       for (int i = 0; i < kTiles; ++i) next[i].load(rows[i], std::int64_t{load + kWarps} * Fragment::kCols);
     }
 #pragma unroll
-    for (int j = 0; j < Fragment::kCols / 32; ++j) {
-      const int col = load * Fragment::kCols + 32 * j;
-      const bool inside = col + lane % 4 * 8 < p.weight.in;
+    for (int j = 0; j < kSteps; ++j) {
       uint4 value[kXTiles];
 #pragma unroll
       for (int n = 0; n < kXTiles; ++n) {
-        value[n] = x[n] != nullptr && inside ? __ldg(reinterpret_cast<const uint4*>(x[n] + col))
-                                             : make_uint4(0, 0, 0, 0);
+        value[n] = ahead[n];
+        ahead[n] = j + 1 < kSteps ? load_x(load, j + 1, n) : load_x(load + kWarps, 0, n);
       }
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
@@ -137,19 +155,24 @@ template <WeightFormat F, int kXTiles>
 void launch_few(const Product& p, cudaStream_t stream) {
   // Thin matrices: more warps share the columns, so that enough loads are under way.
   constexpr std::int64_t kThin = 16384;  // rows of all matrices
-  const std::int64_t matrices = p.items ? p.item_limit : p.weight.count;
+  const bool listed = p.items != nullptr || p.ids != nullptr;
+  const std::int64_t matrices = listed ? p.item_limit : p.weight.count;
   const bool thin = !p.gated && p.weight.out * matrices < kThin;
   const std::int64_t rows = p.gated ? p.weight.out / 2 : p.weight.out;
   const int block_rows = p.gated || thin ? 16 : 32;
   dim3 grid(grid_of(rows, block_rows));
-  if (p.items != nullptr) {
+  if (listed) {
     grid.y = static_cast<unsigned>(p.item_limit);
   } else {
     grid.y = grid_of(p.rows, 8 * kXTiles);
     grid.z = static_cast<unsigned>(p.weight.count);
   }
+  // Each warp should have some loads, or starting and adding up takes longer than they do.
+  const bool is_short = p.weight.padded_in / WeightFragment<F>::kCols < 32;
   if (thin) {
     product_few_kernel<F, kXTiles, 1, 8><<<grid, 256, 0, stream>>>(p);
+  } else if (is_short) {
+    product_few_kernel<F, kXTiles, 2, 2><<<grid, 64, 0, stream>>>(p);
   } else {
     product_few_kernel<F, kXTiles, 2, 4><<<grid, 128, 0, stream>>>(p);
   }

@@ -1,6 +1,6 @@
-// A product with many rows of x: a block of 8 warps owns 64 rows of x and 256 of W (gated: 128 of gate and of
-// up). x is staged in shared memory by cp.async, three loads deep; each warp's 32 rows of W go from memory to
-// registers, since no other warp needs them.
+// A product with many rows of x: a block of 8 warps owns 64 or 128 rows of x and 256 of W (gated: 128 of gate
+// and of up). x is staged in shared memory by cp.async, three loads deep; each warp's 32 rows of W go from
+// memory to registers, since no other warp needs them.
 #pragma once
 
 #include "backend/cuda/product_few.cuh"
@@ -16,17 +16,17 @@ __device__ __forceinline__ void copy_16(std::uint32_t shared, const void* global
                "r"(inside ? 16 : 0));
 }
 
-template <WeightFormat F>
+template <WeightFormat F, int kXRows>
 __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __grid_constant__ Product p) {
   using Fragment = WeightFragment<F>;
   constexpr int kCols = Fragment::kCols;
   constexpr int kPieces = kCols / 8;  // of 16 bytes, in a row of the tile
-  constexpr int kXTiles = kManyRows / 8;
-  constexpr int kStageBytes = kManyRows * kCols * 2;
+  constexpr int kXTiles = kXRows / 8;
+  constexpr int kStageBytes = kXRows * kCols * 2;
   extern __shared__ __align__(
-      128) unsigned char x_tiles[];  // [stages][64][cols], odd rows with halves swapped
+      128) unsigned char x_tiles[];  // [stages][x rows][cols], odd rows with halves swapped
   ProductItem item;
-  if (!find_item(p, kManyRows, item)) return;
+  if (!find_item(p, kXRows, item)) return;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4;
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __g
 
   // This thread's part of staging: piece `piece` of rows row0, row0 + step, ...
   constexpr int kRowStep = kManyThreads / kPieces;
-  constexpr int kCopies = kManyRows / kRowStep;
+  constexpr int kCopies = kXRows / kRowStep;
   const int piece = static_cast<int>(threadIdx.x) % kPieces;
   const int row0 = static_cast<int>(threadIdx.x) / kPieces;
   const bf16* from[kCopies];
@@ -42,8 +42,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __g
   for (int c = 0; c < kCopies; ++c) {
     const int r = row0 + c * kRowStep;
     const std::int64_t row = item.first + min(r, item.count - 1);
-    from[c] = static_cast<const bf16*>(p.x) + item.matrix * p.x_matrix_stride +
-              (p.x_rows ? p.x_rows[row] : row) * p.x_stride;
+    from[c] = static_cast<const bf16*>(p.x) + item.matrix * p.x_matrix_stride + x_row_of(p, row) * p.x_stride;
   }
   const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(x_tiles));
   const auto stage_in = [&](int load) {
@@ -127,20 +126,29 @@ __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __g
   }
 }
 
-template <WeightFormat F>
-void launch_many_of(const Product& p, cudaStream_t stream) {
-  constexpr int kShared = kManyStages * kManyRows * WeightFragment<F>::kCols * 2;
+template <WeightFormat F, int kXRows>
+void launch_many(const Product& p, cudaStream_t stream) {
+  constexpr int kShared = kManyStages * kXRows * WeightFragment<F>::kCols * 2;
   static_assert(kShared <= 48 * 1024, "more needs an attribute");
   const std::int64_t rows = p.gated ? p.weight.out / 2 : p.weight.out;
   dim3 grid(grid_of(rows, p.gated ? 16 * kManyWarps : 32 * kManyWarps));
   if (p.items != nullptr) {
     grid.y = static_cast<unsigned>(p.item_limit);
   } else {
-    grid.y = grid_of(p.rows, kManyRows);
+    grid.y = grid_of(p.rows, kXRows);
     grid.z = static_cast<unsigned>(p.weight.count);
   }
-  product_many_kernel<F><<<grid, kManyThreads, kShared, stream>>>(p);
+  product_many_kernel<F, kXRows><<<grid, kManyThreads, kShared, stream>>>(p);
   TS_CUDA(cudaGetLastError());
+}
+
+template <WeightFormat F>
+void launch_many_of(const Product& p, cudaStream_t stream) {
+  // Twice the rows of x halve the reads of W; scaled formats have no registers for them.
+  if constexpr (!WeightFragment<F>::kScaled) {
+    if (p.items == nullptr && p.rows >= 1024) return launch_many<F, 2 * kManyRows>(p, stream);
+  }
+  launch_many<F, kManyRows>(p, stream);
 }
 
 }  // namespace tessera::cuda

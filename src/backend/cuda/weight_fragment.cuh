@@ -17,6 +17,15 @@ __device__ __forceinline__ void mma_bf16(float (&sum)[4], const std::uint32_t (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+__device__ __forceinline__ void mma_bf16_from_zero(float (&sum)[4], const std::uint32_t (&a)[4],
+                                                   std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%10,%10,%10,%10};"
+      : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0F));
+}
+
 __device__ __forceinline__ uint4 load_once(const void* address) {  // streamed: read once, kept nowhere
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -29,12 +38,17 @@ __device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// Pair i of a word: columns 2 i and 2 i + 1. 128 + code is exact in bf16, and so is the difference.
+// Pair i of a word, columns 2 i and 2 i + 1, as (code - 8) / 64. Eight bits at the bottom of a bf16 count in
+// steps of 2^-133, whether the number is subnormal or in the first binade; so a masked nibble is a number
+// already, and one multiply-add makes it the weight. Exact. The factor 64 is in the scales (kInt4ScaleUp).
 __device__ __forceinline__ std::uint32_t int4_pair(std::uint32_t word, int i) {
-  const std::uint32_t biased = (word >> (4 * i) & 0x000f000fU) | 0x43004300U;
-  const __nv_bfloat162 value =
-      __hsub2(reinterpret_cast<const __nv_bfloat162&>(biased), __floats2bfloat162_rn(136.0F, 136.0F));
-  return reinterpret_cast<const std::uint32_t&>(value);
+  const std::uint32_t bytes = i < 2 ? word : word >> 8;
+  const std::uint32_t bits = bytes & (i % 2 == 0 ? 0x000f000fU : 0x00f000f0U);
+  const std::uint32_t up = i % 2 == 0 ? 0x7f007f00U : 0x7d007d00U;  // 2^127, 2^123
+  const std::uint32_t offset = 0xbe00be00U;                         // -8 / 64
+  std::uint32_t value;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(value) : "r"(bits), "r"(up), "r"(offset));
+  return value;
 }
 
 // e4m3 in the fields of a bf16 is the value x 2^-120, subnormals included.
@@ -167,8 +181,8 @@ template <class Fragment>
 __device__ __forceinline__ void multiply_32(float (&sum)[4], const std::uint32_t (&a)[2][4], const uint4& x,
                                             float low_scale, float high_scale) {
   if constexpr (Fragment::kScaled) {
-    float part[4] = {0, 0, 0, 0};
-    mma_bf16(part, a[0], x.x, x.y);
+    float part[4];
+    mma_bf16_from_zero(part, a[0], x.x, x.y);
     mma_bf16(part, a[1], x.z, x.w);
     sum[0] += low_scale * part[0];
     sum[1] += low_scale * part[1];

@@ -13,7 +13,7 @@
 //
 // Rows are padded to a multiple of 16, columns to a multiple of 128. Scales of the padding are 0.
 //   fp8 scales   f32  [rows / 8][cols / 128][8]: each row has its own copy of its block's scale
-//   int4 scales  bf16 [rows / 8][cols / 128][8][4]: of the four groups of 32 columns
+//   int4 scales  bf16 [rows / 8][cols / 128][8][4]: of the four groups of 32 columns, times kInt4ScaleUp
 // f32 matrices (only where activations are f32) are plain [rows, cols].
 #pragma once
 
@@ -28,6 +28,9 @@
 #endif
 
 namespace tessera::cuda {
+
+// Stored int4 scales are the checkpoint's times this: what unpacks fastest is code / 64.
+inline constexpr float kInt4ScaleUp = 64.0F;
 
 inline constexpr std::int64_t kRowPadding = 16;
 inline constexpr std::int64_t kColPadding = 128;

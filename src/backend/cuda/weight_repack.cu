@@ -53,8 +53,9 @@ __global__ void repack_kernel(RepackRows w) {
       for (int i = 0; i < 8; ++i) word |= (codes >> (4 * i) & 15U) << int4_shift(i);
       *reinterpret_cast<std::uint32_t*>(to + int4_word_offset(row, col, w.padded_cols)) = word;
       if (col % 32 == 0) {
-        static_cast<std::uint16_t*>(w.to_scale)[int4_scale_index(row, col, w.padded_cols)] =
-            static_cast<const std::uint16_t*>(w.scale)[from_row * w.scale_cols + col / 32];
+        const bf16 scale = static_cast<const bf16*>(w.scale)[from_row * w.scale_cols + col / 32];
+        static_cast<bf16*>(w.to_scale)[int4_scale_index(row, col, w.padded_cols)] =
+            narrow<bf16>(widen(scale) * kInt4ScaleUp);
       }
       return;
     }
