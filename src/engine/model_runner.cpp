@@ -47,6 +47,7 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
       model_(std::move(model)),
       options_(options),
       inputs_(backend_, options),
+      recordings_(backend_, options.enforce_eager || options.dcp_ranks > 1),
       sampler_(backend_, *model_,
                {.seqs = options.max_num_seqs,
                 .tokens = options.max_num_batched_tokens,
@@ -147,7 +148,7 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
   batch.sharded_prefill = attention_batch(plan, kShardedPrefill);
   if (batch.sharded_prefill.tokens > 0)
     batch.staged = &staged_->stage(backend_, plan, forms_[kShardedPrefill], batch.sharded_prefill);
-  const Tensor hidden = model_->forward(batch, kv_);
+  const Tensor hidden = recordings_.run(batch, [&] { return model_->forward(batch, kv_); });
   sampler_.sample(plan, hidden, proposer_ ? proposer_->token_ids() : std::span<const std::int32_t>(), slots_,
                   result_);
   if (proposer_) propose(plan);

@@ -15,6 +15,7 @@
 #include "engine/slot_state.h"
 #include "engine/staged_context.h"
 #include "engine/step_plan.h"
+#include "engine/step_recordings.h"
 #include "engine/step_sampler.h"
 #include "model/model.h"
 #include "speculative/proposer.h"
@@ -30,8 +31,7 @@ struct RunnerOptions {
   std::int32_t kv_blocks = 0;    // on each rank
   std::int32_t dcp_ranks = 1;    // ranks that a sequence's blocks can be spread over
   std::int32_t dcp_rank = 0;     // this one's place among them: the view of the plan that it follows
-  // Rows that a rank sends in a round at most when a group gathers the earlier rows of a prefill. Bounds
-  // memory.
+  // Rows that a rank sends in a round at most when a group gathers the earlier rows of a prefill. Bounds memory.
   std::int32_t gather_rows = 4096;
   KvFormat kv_format = KvFormat::kF32;
   float kv_scale = 1.0F;  // kFp8 only
@@ -39,6 +39,7 @@ struct RunnerOptions {
   // prompt was cut, cached or recomputed. Costs prefill speed.
   bool batch_invariant = false;
   bool always_logits = false;  // also where a greedy step needs none: for set_logits_tap
+  bool enforce_eager = false;  // decode steps are not recorded; the same bits, call by call
 };
 
 // What a rank owns besides its model: the device, and the group it shares the rows of the cache with.
@@ -114,6 +115,7 @@ class ModelRunner final : public StepRunner {
   Buffer pool_;
   std::vector<KvLayer> kv_;
   Inputs inputs_;
+  StepRecordings recordings_;
   std::optional<StagedContext> staged_;                 // with several DCP ranks
   std::array<std::span<const SequenceWork>, 4> forms_;  // the works of the plan under way, by Form
   std::vector<SlotState> slots_;                        // [max_num_seqs]

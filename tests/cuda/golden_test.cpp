@@ -101,10 +101,10 @@ TEST_F(GpuGolden, Bf16StaysCloseToTheReference) {
   struct Case {
     KvFormat format;
     bool batch_invariant;
-    double mean_kl;  // nats a token, at most
+    double mean_kl;  // nats a token, at most: twice what was measured
   };
-  for (const Case& c : {Case{KvFormat::kBF16, false, 2e-3}, Case{KvFormat::kBF16, true, 2e-3},
-                        Case{KvFormat::kFp8, false, 2e-2}, Case{KvFormat::kFp8Grouped, false, 5e-3}}) {
+  for (const Case& c : {Case{KvFormat::kBF16, false, 6e-4}, Case{KvFormat::kBF16, true, 6e-4},
+                        Case{KvFormat::kFp8, false, 2.8e-2}, Case{KvFormat::kFp8Grouped, false, 2.2e-3}}) {
     for (const std::int32_t chunk : {2048, 65}) {
       TinyModel model = load_on_gpu({.batch_invariant = c.batch_invariant}, c.format);
       const Measured m = measure(model, chunk);
@@ -113,6 +113,23 @@ TEST_F(GpuGolden, Bf16StaysCloseToTheReference) {
                 << ", greedy tokens equal " << m.equal_tokens << " of " << m.tokens << '\n';
       EXPECT_LT(m.mean_kl, c.mean_kl) << name_of(c.format);
     }
+  }
+}
+
+// Recorded steps are the same bits as steps enqueued call by call, at any length.
+TEST_F(GpuGolden, RecordedStepsAreBitEqualToEagerOnes) {
+  const auto on_gpu = [] {
+    auto backend = make_cuda_backend({});
+    TS_CHECK(backend.ok(), backend.error().message());
+    return *std::move(backend);
+  };
+  TinyModel recorded = load_tiny({.kv_format = KvFormat::kBF16, .make_backend = on_gpu});
+  TinyModel eager = load_tiny({.kv_format = KvFormat::kBF16, .enforce_eager = true, .make_backend = on_gpu});
+  SequenceDriver by_replay(recorded);
+  SequenceDriver by_call(eager);
+  for (const GoldenPrompt& prompt : golden_prompts()) {
+    EXPECT_EQ(by_replay.generate(prompt.ids, 40, 2048, true), by_call.generate(prompt.ids, 40, 2048, true));
+    EXPECT_EQ(by_replay.logits(), by_call.logits()) << prompt.name;
   }
 }
 

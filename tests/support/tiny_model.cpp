@@ -35,7 +35,8 @@ TinyModel load_tiny(const TinyOptions& tiny) {
                     .gather_rows = tiny.gather_rows,
                     .kv_format = tiny.kv_format,
                     .batch_invariant = tiny.batch_invariant,
-                    .always_logits = tiny.always_logits};
+                    .always_logits = tiny.always_logits,
+                    .enforce_eager = tiny.enforce_eager};
   std::optional<SpeculativeConfig> speculation;
   std::optional<Checkpoint> draft;
   if (!tiny.speculative_config.empty()) {

@@ -24,6 +24,7 @@ struct TinyOptions {
   bool batch_invariant = false;
   bool always_logits = true;
   std::string speculative_config = {};  // as the flag's JSON; "model" is a folder under models/
+  bool enforce_eager = false;
   // What computes; empty: the CPU.
   std::function<std::unique_ptr<Backend>()> make_backend = {};
 };
