@@ -192,10 +192,13 @@ Result<int> verify_matrix(const VerifyFlags& flags, Verification& verification, 
   if (prints) fmt::print("{}", matrix_head(verification.prompts(), flags.tokens));
   for (const std::string& dtype : flags.kv_cache_dtypes) {
     // Several processes cannot run one rank: the reference has as few as they can.
-    TS_TRY(Recorded reference,
-           verification.record(with_row(base, processes, 1, dtype, widest, flags.dcp_mode), nullptr));
-    if (prints && exact && exact->setting.kv_format != reference.setting.kv_format)
-      fmt::print("{}", format_line(verification.judge_pair(*exact, reference)));
+    const ServeFlags side = with_row(base, processes, 1, dtype, widest, flags.dcp_mode);
+    TS_TRY(Recorded reference, verification.record(side, nullptr));
+    if (exact && exact->setting.kv_format != reference.setting.kv_format) {
+      // Once more, along the tokens that f32 rows gave: only then do rows of logits belong together.
+      TS_TRY(const Recorded along, verification.record(side, &exact->transcript));
+      if (prints) fmt::print("{}", format_line(verification.judge_pair(*exact, along)));
+    }
     for (const int ranks : flags.tensor_parallel) {
       for (const int context_ranks : context_sizes(flags, ranks)) {
         for (const int chunk : flags.chunks) {
