@@ -9,7 +9,6 @@
 #include <functional>
 #include <thread>
 
-#include "backend/cpu/cpu_backend.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/load_progress.h"
 #include "checkpoint/read_ahead.h"
@@ -29,8 +28,6 @@ constexpr std::chrono::milliseconds kRankDeadline{60'000};
 
 // Of weights that are read from the disk before they are asked for.
 constexpr std::int64_t kReadAheadBytes = std::int64_t{1} << 30;
-
-constexpr std::int64_t kDefaultKvBytes = std::int64_t{2} << 30;
 
 // The faster exchange for a full batch of decodes, as rank 0 of the group finds; on every rank the same.
 DcpExchange measured_exchange(const RankDevice& device, const ModelConfig& config, const MemoryPlan& plan) {
@@ -57,11 +54,16 @@ RunnerOptions runner_options_of(const MemoryPlan& plan) {
   return {.max_num_seqs = plan.max_num_seqs,
           .max_num_batched_tokens = plan.max_num_batched_tokens,
           .max_model_len = plan.max_model_len,
+          .most_drafts = plan.speculation ? plan.speculation->most_drafts() : 0,
           .block_size = plan.block_size,
           .kv_blocks = plan.kv_blocks,
           .dcp_ranks = plan.dcp_ranks,
           .kv_format = plan.kv_format,
           .batch_invariant = plan.batch_invariant};
+}
+
+bool has_shared_table(const MemoryPlan& plan) {
+  return plan.speculation && has_draft_cache(plan.speculation->config);
 }
 
 // Stands for everything in the model's files that their headers and the final norm tell: the same on every
@@ -93,6 +95,7 @@ std::vector<Fact> facts_of(const ServeFlags& flags, const MemoryPlan& plan, cons
           {"--kv-cache-dtype", std::string(name_of(plan.kv_format))},
           {"--block-size", std::to_string(plan.block_size)},
           {"KV blocks a rank", std::to_string(plan.kv_blocks)},
+          {"--speculative-config", plan.speculation ? plan.speculation->describe() : "none"},
           {"--batch-invariant", plan.batch_invariant ? "on" : "off"}};
 }
 
@@ -139,7 +142,9 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
         "fixes the order of every sum, but with --decode-context-parallel-size above 1 the order follows "
         "from where blocks lie. Use one of the two."};
   }
-  TS_TRY(plan.kv_format, parse_kv_format(flags.kv_cache_dtype, KvFormat::kF32));  // the CPU computes in f32
+  TS_TRY(plan.speculation, open_speculation(flags, config));
+  TS_TRY(plan.device, choose_device({.device = flags.device, .ranks = plan.ranks}));
+  TS_TRY(plan.kv_format, parse_kv_format(flags.kv_cache_dtype, automatic_kv_format(plan.device)));
   const std::optional<std::int64_t> row_bytes = kv_bytes_per_token(config, plan.kv_format);
   if (!row_bytes) {
     return Error{ErrorKind::kUnsupported, "--kv-cache-dtype",
@@ -148,11 +153,14 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
                              name_of(plan.kv_format), config.architecture_name)};
   }
   TS_TRY(const Checkpoint outline, checkpoint.outline());
-  TS_TRY(plan.rank, measure_ranks(outline, cpu_device(plan.threads_per_rank), runner_options_of(plan),
+  TS_TRY(const DeviceModel device,
+         model_of_device({.device = plan.device, .threads = plan.threads_per_rank}));
+  TS_TRY(plan.rank, measure_ranks(outline, device, runner_options_of(plan),
                                   {.ranks = plan.ranks,
                                    .context_ranks = plan.dcp_ranks,
                                    .expert_parallel = flags.expert_parallel}));
   plan.kv_bytes_per_token = plan.rank.kv_block / plan.block_size;
+  TS_TRY(const std::int64_t kv_bytes, default_kv_bytes(plan.device, plan.rank.without_kv()));
   TS_TRY(const KvPool pool, size_kv_pool({.block_bytes = plan.rank.kv_block,
                                           .block_size = plan.block_size,
                                           .max_model_len = plan.max_model_len,
@@ -160,7 +168,7 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
                                           .context_ranks = plan.dcp_ranks,
                                           .blocks = flags.num_gpu_blocks_override,
                                           .bytes = flags.kv_cache_memory_bytes,
-                                          .default_bytes = kDefaultKvBytes}));
+                                          .default_bytes = kv_bytes}));
   plan.kv_blocks = pool.blocks;
   plan.kv_bytes = pool.bytes;
   return plan;
@@ -169,21 +177,24 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
 std::string describe(const MemoryPlan& plan) {
   return fmt::format(
       "model       {} ({})\n"
-      "ranks       {} on the CPU, {} thread{} each{}\n"
+      "ranks       {} on the {}, {} thread{} each{}\n"
       "context     {} tokens, {} sequences and {} query tokens a step\n"
       "weights     {} in files\n"
       "KV cache    {} a rank: {} blocks of {} tokens ({}), {} bytes a token, {} tokens, {:.1f} sequences of "
       "full "
       "length\n"
       "prefix cache {}, batch-invariant {}\n"
+      "speculation {}\n"
       "a rank      {} besides its KV cache, at most\n"
       "{}",
-      plan.model, plan.architecture, plan.ranks, plan.threads_per_rank, plan.threads_per_rank == 1 ? "" : "s",
-      describe_sharing(plan), plan.max_model_len, plan.max_num_seqs, plan.max_num_batched_tokens,
-      gib(plan.weight_file_bytes), gib(plan.kv_bytes), plan.kv_blocks, plan.block_size,
-      name_of(plan.kv_format), plan.kv_bytes_per_token, plan.kv_tokens(),
-      static_cast<double>(plan.kv_tokens()) / plan.max_model_len, plan.prefix_caching ? "on" : "off",
-      plan.batch_invariant ? "on" : "off", gib(plan.rank.without_kv()), rank_memory_text(plan.rank, 12));
+      plan.model, plan.architecture, plan.ranks, plan.device == ComputeDevice::kCuda ? "GPU" : "CPU",
+      plan.threads_per_rank, plan.threads_per_rank == 1 ? "" : "s", describe_sharing(plan),
+      plan.max_model_len, plan.max_num_seqs, plan.max_num_batched_tokens, gib(plan.weight_file_bytes),
+      gib(plan.kv_bytes), plan.kv_blocks, plan.block_size, name_of(plan.kv_format), plan.kv_bytes_per_token,
+      plan.kv_tokens(), static_cast<double>(plan.kv_tokens()) / plan.max_model_len,
+      plan.prefix_caching ? "on" : "off", plan.batch_invariant ? "on" : "off",
+      plan.speculation ? plan.speculation->describe() : "none", gib(plan.rank.without_kv()),
+      rank_memory_text(plan.rank, 12));
 }
 
 Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& checkpoint,
@@ -208,8 +219,12 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   ReadAhead ahead(checkpoint.weight_bytes(), kReadAheadBytes);
   std::atomic<std::size_t> weight_bytes{0};
   std::atomic<std::size_t> scratch_bytes{0};
+  std::atomic<std::int32_t> draft_lookahead{0};
   const auto make_rank = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
-    RankDevice device{.backend = make_cpu_backend({.threads = plan.threads_per_rank})};
+    RankDevice device;
+    TS_TRY(device.backend, make_backend({.device = plan.device,
+                                         .threads = plan.threads_per_rank,
+                                         .batch_invariant = plan.batch_invariant}));
     RunnerOptions options = runner_options;
     options.always_logits = static_cast<bool>(hooks.logits_tap);
     if (plan.dcp_ranks > 1) {
@@ -221,21 +236,38 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                                  : flags.dcp_comm_backend == "ag_rs"
                                      ? DcpExchange::kReduceScatter
                                      : measured_exchange(device, launched.config, plan);
-    const LoadOptions load{.limits = ModelRunner::limits_of(options),
-                           .shard = {.tp = tp,
-                                     .expert_parallel = flags.expert_parallel,
-                                     .dcp = device.dcp.get(),
-                                     .exchange = exchange},
-                           .on_bytes = [&](std::int64_t bytes) {
-                             progress.add(bytes);
-                             ahead.consumed(bytes);
-                             if (hooks.on_progress) hooks.on_progress(progress.fraction(), progress.line());
-                           }};
+    LoadOptions load{.limits = ModelRunner::limits_of(options),
+                     .shard = {.tp = tp,
+                               .expert_parallel = flags.expert_parallel,
+                               .dcp = device.dcp.get(),
+                               .exchange = exchange},
+                     .on_bytes = [&](std::int64_t bytes) {
+                       progress.add(bytes);
+                       ahead.consumed(bytes);
+                       if (hooks.on_progress) hooks.on_progress(progress.fraction(), progress.line());
+                     }};
+    if (plan.speculation) load.aux_layers = plan.speculation->aux_layers;
     TS_TRY(auto model, load_model(checkpoint, *device.backend, load));
     weight_bytes += model->weight_bytes();
     scratch_bytes += model->scratch_bytes();
     TS_TRY(auto runner, ModelRunner::create(std::move(device), std::move(model), options));
     if (hooks.logits_tap && (tp == nullptr || tp->rank() == 0)) runner->set_logits_tap(hooks.logits_tap);
+    if (plan.speculation) {
+      TS_TRY(auto proposer,
+             make_proposer(plan.speculation->config, {.backend = runner->backend(),
+                                                      .target = runner->model(),
+                                                      .target_config = launched.config,
+                                                      .draft = plan.speculation->checkpoint(),
+                                                      .shard = load.shard,
+                                                      .max_seqs = plan.max_num_seqs,
+                                                      .max_tokens = plan.max_num_batched_tokens,
+                                                      .max_model_len = plan.max_model_len,
+                                                      .blocks = plan.kv_blocks * plan.dcp_ranks,
+                                                      .block_size = plan.block_size,
+                                                      .automatic_format = automatic_kv_format(plan.device)}));
+      if (tp == nullptr || tp->rank() == 0) draft_lookahead = proposer->lookahead(options.most_drafts);
+      runner->set_proposer(std::move(proposer));
+    }
     return std::unique_ptr<StepRunner>(std::move(runner));
   };
   std::unique_ptr<StepRunner> runner;
@@ -281,6 +313,9 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                               .dcp_ranks = plan.dcp_ranks,
                               .replicate_up_to = plan.replicate_up_to,
                               .vocab = static_cast<std::int32_t>(launched.config.vocab),
+                              .most_drafts = runner_options.most_drafts,
+                              .draft_lookahead = draft_lookahead,
+                              .shared_table = has_shared_table(plan),
                               .prefix_caching = plan.prefix_caching,
                               .hash_key = {}};
   engine_options.end_tokens = launched.config.end_tokens;
@@ -289,6 +324,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   engine_options.max_waiting = flags.max_waiting;
   engine_options.seed = flags.seed;
   engine_options.on_fatal = hooks.on_fatal;
+  if (plan.speculation) engine_options.gate = plan.speculation->gate();
   TS_TRY(launched.engine, Engine::create(std::move(engine_options), std::move(runner)));
   return launched;
 }
@@ -303,7 +339,8 @@ Result<void> follow(LaunchedEngine& launched) {
                           .kv_blocks = plan.kv_blocks,
                           .dcp_ranks = plan.dcp_ranks,
                           .vocab = static_cast<std::int32_t>(launched.config.vocab),
-                          .max_drafts = runner_options_of(plan).most_drafts};
+                          .max_drafts = runner_options_of(plan).most_drafts,
+                          .shared_table = has_shared_table(plan)};
   return follow_plans(*launched.follower->receiver, *launched.follower->ranks, limits);
 }
 

@@ -8,12 +8,14 @@
 
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
+#include "compute_device.h"
 #include "engine/engine.h"
 #include "engine/model_runner.h"
 #include "engine/plan_relay.h"
 #include "plan/rank_memory.h"
 #include "processes.h"
 #include "serve_flags.h"
+#include "speculation.h"
 #include "tensor/kv_format.h"
 
 namespace tessera {
@@ -29,6 +31,7 @@ struct MemoryPlan {
   std::int32_t max_model_len = 0;
   std::int32_t max_num_seqs = 0;
   std::int32_t max_num_batched_tokens = 0;
+  ComputeDevice device = ComputeDevice::kCpu;
   KvFormat kv_format = KvFormat::kF32;
   std::int32_t block_size = 0;          // tokens
   std::int64_t weight_file_bytes = 0;   // of the checkpoint: all ranks together hold about as much
@@ -37,6 +40,7 @@ struct MemoryPlan {
   std::int64_t kv_bytes = 0;            // likewise
   bool prefix_caching = true;
   bool batch_invariant = false;
+  std::shared_ptr<const Speculation> speculation;  // null: none
   RankMemory rank;  // what the fullest rank holds besides its KV cache, item by item
 
   // What fits at most: every sequence spread.

@@ -13,8 +13,19 @@ GateOptions Speculation::gate() const {
           .disable_by_batch_size = config.disable_by_batch_size};
 }
 
-Result<std::optional<Speculation>> open_speculation(const ServeFlags& flags, const ModelConfig& target) {
-  if (flags.speculative_config.empty()) return std::optional<Speculation>();
+std::string Speculation::describe() const {
+  std::string text = std::string(name_of(*config.method)) + ", up to " + std::to_string(most_drafts()) +
+                     " draft" + (most_drafts() == 1 ? "" : "s");
+  if (!config.model.empty()) text += " of " + config.model;
+  if (!config.adaptive) text += ", always as many";
+  if (config.disable_above_seq_len > 0)
+    text += ", up to " + std::to_string(config.disable_above_seq_len) + " tokens";
+  return text;
+}
+
+Result<std::shared_ptr<const Speculation>> open_speculation(const ServeFlags& flags,
+                                                            const ModelConfig& target) {
+  if (flags.speculative_config.empty()) return std::shared_ptr<const Speculation>();
   TS_TRY(SpeculativeConfig config, parse_speculative_config(flags.speculative_config));
   Speculation speculation;
   if (!config.model.empty()) {
@@ -25,9 +36,9 @@ Result<std::optional<Speculation>> open_speculation(const ServeFlags& flags, con
     config.disable_above_seq_len = flags.speculative_disable_above_seq_len;
   TS_TRY(speculation.config,
          resolve_speculation(std::move(config), target, draft, flags.tensor_parallel_size));
-  TS_TRY(speculation.aux_layers, aux_layers_for(speculation.config, draft, target));
+  speculation.aux_layers = aux_layers_for(speculation.config, target, draft);
   for (const std::string& note : speculation.config.notes) spdlog::info("--speculative-config: {}", note);
-  return std::optional<Speculation>(std::move(speculation));
+  return std::shared_ptr<const Speculation>(std::make_shared<Speculation>(std::move(speculation)));
 }
 
 }  // namespace tessera

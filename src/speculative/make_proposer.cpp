@@ -18,7 +18,10 @@ bool reads_hidden_states(const SpeculativeConfig& config) {
 }
 
 Shard draft_shard(const SpeculativeConfig& config, const ProposerSetup& setup) {
-  return config.draft_tensor_parallel_size == 1 ? Shard{} : setup.shard;
+  if (config.draft_tensor_parallel_size == 1) return {};
+  Shard shard = setup.shard;
+  shard.dcp = nullptr;
+  return shard;
 }
 
 std::int32_t draft_positions(const SpeculativeConfig& config, const ProposerSetup& setup) {

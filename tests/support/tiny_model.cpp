@@ -8,7 +8,7 @@
 #include "comm/thread_communicator.h"
 #include "engine/rank_group.h"
 #include "model/model.h"
-#include "speculative/load_proposer.h"
+#include "speculative/make_proposer.h"
 #include "support/golden.h"
 
 namespace tessera::test {
@@ -68,19 +68,20 @@ TinyModel load_tiny(const TinyOptions& tiny) {
                                .exchange = tiny.exchange},
                      .on_bytes = {}};
     const ModelConfig* draft_config = draft ? &draft->config() : nullptr;
-    if (speculation) {
-      TS_TRY(load.aux_layers, aux_layers_for(*speculation, draft_config, checkpoint->config()));
-    }
+    if (speculation) load.aux_layers = aux_layers_for(*speculation, checkpoint->config(), draft_config);
     TS_TRY(auto model, load_model(*checkpoint, *device.backend, load));
     TS_TRY(auto runner, ModelRunner::create(std::move(device), std::move(model), options));
     if (speculation) {
-      TS_TRY(auto proposer, load_proposer(*speculation, draft ? &*draft : nullptr, checkpoint->config(),
-                                          runner->model(), runner->backend(), load.shard,
-                                          {.max_seqs = options.max_num_seqs,
-                                           .max_tokens = options.max_num_batched_tokens,
-                                           .max_model_len = options.max_model_len,
-                                           .block_size = options.block_size,
-                                           .blocks = options.kv_blocks * options.dcp_ranks}));
+      TS_TRY(auto proposer, make_proposer(*speculation, {.backend = runner->backend(),
+                                                         .target = runner->model(),
+                                                         .target_config = checkpoint->config(),
+                                                         .draft = draft ? &*draft : nullptr,
+                                                         .shard = load.shard,
+                                                         .max_seqs = options.max_num_seqs,
+                                                         .max_tokens = options.max_num_batched_tokens,
+                                                         .max_model_len = options.max_model_len,
+                                                         .blocks = options.kv_blocks * options.dcp_ranks,
+                                                         .block_size = options.block_size}));
       if (tp == nullptr || tp->rank() == 0) result.draft_lookahead = proposer->lookahead(options.most_drafts);
       runner->set_proposer(std::move(proposer));
     }
