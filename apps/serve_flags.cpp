@@ -80,7 +80,7 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-cache-dtype", flags.kv_cache_dtype,
-                 "auto (f32 on the CPU), f32, bf16, fp8, fp8_ds_mla")
+                 "auto (f32 on the CPU, bf16 on a GPU), f32, bf16, fp8, fp8_ds_mla")
       ->capture_default_str()
       ->group(group);
   app.add_option("--kv-cache-memory-bytes", flags.kv_cache_memory_bytes,
@@ -122,10 +122,12 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::IsMember({"auto", "a2a", "ag_rs"}))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--speculative-config", flags.speculative_config,
-                 "Speculative decoding, as JSON with vLLM's keys, e.g. {\"method\": \"eagle3\", \"model\": \"DIR\", "
-                 "\"num_speculative_tokens\": 3}; methods eagle3, dflash, draft_model, ngram. How far to speculate is "
-                 "decided step by step from measured costs and acceptance (\"adaptive\": false: always as far)")
+  app.add_option(
+         "--speculative-config", flags.speculative_config,
+         "Speculative decoding, as JSON with vLLM's keys, e.g. {\"method\": \"eagle3\", \"model\": \"DIR\", "
+         "\"num_speculative_tokens\": 3}; methods eagle3, dflash, draft_model, ngram. How far to speculate "
+         "is "
+         "decided step by step from measured costs and acceptance (\"adaptive\": false: always as far)")
       ->group(group);
   app.add_option("--speculative-disable-above-seq-len", flags.speculative_disable_above_seq_len,
                  "Sequences of more tokens do not speculate (also from "
@@ -144,7 +146,9 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
                "slower prefill")
       ->group(group);
   app.add_option("--threads", flags.threads, "CPU threads that compute (default: all cores)")->group(group);
-  app.add_option("--device", flags.device, "auto or cpu")->capture_default_str()->group(group);
+  app.add_option("--device", flags.device, "auto, cpu or cuda; auto takes a GPU where there is one")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--log-level", flags.log_level, "debug, info, warning, error")
       ->capture_default_str()
       ->group(group);
@@ -322,7 +326,7 @@ Result<void> check_flags(const ServeFlags& flags) {
   }
   TS_TRY(one_of("--kv-cache-dtype", flags.kv_cache_dtype,
                 {"auto", "f32", "float32", "bf16", "bfloat16", "fp8", "fp8_e4m3", "fp8_ds_mla"}));
-  TS_TRY(one_of("--device", flags.device, {"auto", "cpu"}));
+  TS_TRY(one_of("--device", flags.device, {"auto", "cpu", "cuda"}));
   TS_TRY(one_of("--tool-call-parser", flags.tool_call_parser, {"", "kimi_k2"}));
   TS_TRY(one_of("--reasoning-parser", flags.reasoning_parser, {"", "kimi_k2"}));
   TS_TRY(one_of("--log-level", flags.log_level, {"debug", "info", "warning", "error"}));
