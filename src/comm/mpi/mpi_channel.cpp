@@ -100,10 +100,12 @@ class MpiSender final : public MessageSender {
     std::memcpy(b.frame.data(), &header, sizeof header);
     const std::size_t first = std::min(message.size(), kInFrame);
     if (first > 0) std::memcpy(b.frame.data() + sizeof header, message.data(), first);
-    run("sending", frames_, b.frame, {});
+    // A frame may be more than MPI sends ahead, so this waits for the receivers too.
+    const char* const operation = kind == Kind::kHeartbeat ? "heartbeat" : "sending";
+    run(operation, frames_, b.frame, {});
     if (message.size() > first) {
       b.message.assign(message.begin() + static_cast<std::ptrdiff_t>(first), message.end());
-      run("sending", frames_, b.message, {});
+      run(operation, frames_, b.message, {});
     }
     if (kind == Kind::kHeartbeat) run("heartbeat", answers_, {}, b.answers);
   }
