@@ -323,7 +323,9 @@ class CudaBackend final : public Backend {
                  .gate_up = tiled(gate_up),
                  .down = tiled(down),
                  .out = out},
-                experts_.at_least(bytes), bytes, options_.batch_invariant, stream_.get());
+                experts_.at_least(bytes), bytes,
+                {.batch_invariant = options_.batch_invariant, .kernels_overlap = traits_.capability >= 90},
+                stream_.get());
   }
 
   void sample(const Tensor& logits, std::span<const SamplingRow> rows,

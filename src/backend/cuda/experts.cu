@@ -3,6 +3,7 @@
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/device.h"
 #include "backend/cuda/experts.h"
+#include "backend/cuda/product_few.cuh"
 #include "backend/cuda/row_ops.h"
 #include "base/check.h"
 
@@ -81,6 +82,7 @@ __global__ void combine_kernel(const T* parts, const std::int32_t* place, Rows<c
                                Rows<T> out, std::int64_t cols) {
   const std::int64_t token = blockIdx.y;
   const std::int64_t col = std::int64_t{blockIdx.x} * kCombineThreads + threadIdx.x;
+  wait_for_previous();
   if (col >= cols) return;
   float sum = 0;
 #pragma unroll 8
@@ -100,7 +102,7 @@ std::int64_t item_limit(std::int64_t pairs, std::int64_t experts, std::int64_t i
 // Tokens an expert gets on average from which tensor cores, not memory, are the bound.
 constexpr std::int64_t kManyFrom = 16;
 
-void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, bool batch_invariant,
+void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, const ExpertOptions& options,
                cudaStream_t stream) {
   const DType dtype = call.x.dtype;
   const std::int64_t tokens = call.x.rows;
@@ -131,7 +133,7 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, bool bat
                .items = s.items,
                .item_count = s.item_count};
   const bool tile = can_tile(gate_up) && can_tile(down);
-  const bool many = tile && !batch_invariant && pairs >= kManyFrom * experts;
+  const bool many = tile && !options.batch_invariant && pairs >= kManyFrom * experts;
   const bool one = tile && tokens == 1;  // its choices need no sorting
   const int few_rows = pairs <= 4 * experts ? 8 : 16;
   const int item_rows = many ? kManyRows : tile ? few_rows : kManyRows;
@@ -156,6 +158,7 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, bool bat
     launch_product_many(gate_up, stream);
     launch_product_many(down, stream);
   } else if (tile) {
+    down.starts_early = options.kernels_overlap;
     launch_product_few(gate_up, few_rows, stream);
     launch_product_few(down, few_rows, stream);
   } else {
@@ -169,10 +172,20 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, bool bat
   }
   with_activation(dtype, [&]<class T>(T) {
     const dim3 grid(grid_of(call.out.cols, kCombineThreads), static_cast<unsigned>(tokens));
-    combine_kernel<T><<<grid, kCombineThreads, 0, stream>>>(
-        static_cast<const T*>(s.parts), one ? nullptr : s.pair_place, rows_of<const std::int32_t>(call.ids),
-        static_cast<int>(call.first_expert), static_cast<int>(experts), rows_of<const float>(call.weights),
-        static_cast<int>(top_k), rows_of<T>(call.out), call.out.cols);
+    const auto* parts = static_cast<const T*>(s.parts);
+    const std::int32_t* place = one ? nullptr : s.pair_place;
+    const auto ids = rows_of<const std::int32_t>(call.ids);
+    const auto shares = rows_of<const float>(call.weights);
+    const auto out = rows_of<T>(call.out);
+    const auto first = static_cast<int>(call.first_expert);
+    if (tile && !many && options.kernels_overlap) {
+      launch_early(combine_kernel<T>, grid, kCombineThreads, stream, parts, place, ids, first,
+                   static_cast<int>(experts), shares, static_cast<int>(top_k), out, call.out.cols);
+    } else {
+      combine_kernel<T><<<grid, kCombineThreads, 0, stream>>>(parts, place, ids, first,
+                                                              static_cast<int>(experts), shares,
+                                                              static_cast<int>(top_k), out, call.out.cols);
+    }
     TS_CUDA(cudaGetLastError());
   });
 }
@@ -209,8 +222,8 @@ ExpertScratch::ExpertScratch(void* memory, std::size_t bytes, const ExpertLimits
   TS_CHECK(needed <= bytes, needed, bytes, limits.tokens, limits.top_k, limits.width, limits.hidden);
 }
 
-void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes, bool batch_invariant,
-                 cudaStream_t stream) {
+void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes,
+                 const ExpertOptions& options, cudaStream_t stream) {
   for (std::int64_t first = 0; first < call.x.rows; first += ExpertScratch::kSlice) {
     const std::int64_t count = std::min(ExpertScratch::kSlice, call.x.rows - first);
     ExpertCall slice = call;
@@ -218,7 +231,7 @@ void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_byte
     slice.ids = call.ids.row_range(first, count);
     slice.weights = call.weights.row_range(first, count);
     slice.out = call.out.row_range(first, count);
-    run_slice(slice, scratch, scratch_bytes, batch_invariant, stream);
+    run_slice(slice, scratch, scratch_bytes, options, stream);
   }
 }
 

@@ -52,8 +52,11 @@ struct ExpertCall {
   TiledWeight gate_up, down;
   Tensor out;
 };
-// batch_invariant: always the form whose sums do not depend on the number of tokens.
-void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes, bool batch_invariant,
-                 cudaStream_t stream);
+struct ExpertOptions {
+  bool batch_invariant = false;  // always the form whose sums do not depend on the number of tokens
+  bool kernels_overlap = false;  // compute capability 9.0 and newer
+};
+void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes,
+                 const ExpertOptions& options, cudaStream_t stream);
 
 }  // namespace tessera::cuda

@@ -12,6 +12,31 @@ namespace tessera::cuda {
 
 __device__ __forceinline__ float silu(float x) { return x / (1.0F + expf(-x)); }
 
+// Until the kernel before this one has ended and its results are seen; then the next one may start early.
+// Nothing where kernels do not overlap.
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Launches with one block's worth of overlap with the kernel before.
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), dim3 grid, unsigned threads, cudaStream_t stream,
+                  const Arguments&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  TS_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
 // Which rows of x a block has, from its list or from its place in the grid.
 __device__ __forceinline__ bool find_item(const Product& p, int x_tile, ProductItem& item) {
   if (p.items != nullptr) {
@@ -84,11 +109,12 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
     x[n] = static_cast<const bf16*>(p.x) + item.matrix * p.x_matrix_stride + x_row_of(p, row) * p.x_stride;
   }
   const int last_col = p.weight.in - 8;
+  wait_for_previous();
 
   float sum[kTiles][kXTiles][4] = {};
   const auto load_x = [&](int load, int j, int n) {
     const int col = min(load * Fragment::kCols + 32 * j + lane % 4 * 8, last_col);
-    return __ldg(reinterpret_cast<const uint4*>(x[n] + col));
+    return *reinterpret_cast<const uint4*>(x[n] + col);
   };
   uint4 ahead[kXTiles];  // of the next 32 columns
 #pragma unroll
@@ -169,12 +195,19 @@ void launch_few(const Product& p, cudaStream_t stream) {
   }
   // Each warp should have some loads, or starting and adding up takes longer than they do.
   const bool is_short = p.weight.padded_in / WeightFragment<F>::kCols < 32;
+  const auto run = [&](auto kernel, unsigned threads) {
+    if (p.starts_early) {
+      launch_early(kernel, grid, threads, stream, p);
+    } else {
+      kernel<<<grid, threads, 0, stream>>>(p);
+    }
+  };
   if (thin) {
-    product_few_kernel<F, kXTiles, 1, 8><<<grid, 256, 0, stream>>>(p);
+    run(product_few_kernel<F, kXTiles, 1, 8>, 256);
   } else if (is_short) {
-    product_few_kernel<F, kXTiles, 2, 2><<<grid, 64, 0, stream>>>(p);
+    run(product_few_kernel<F, kXTiles, 2, 2>, 64);
   } else {
-    product_few_kernel<F, kXTiles, 2, 4><<<grid, 128, 0, stream>>>(p);
+    run(product_few_kernel<F, kXTiles, 2, 4>, 128);
   }
   TS_CUDA(cudaGetLastError());
 }
