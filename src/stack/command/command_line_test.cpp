@@ -14,6 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using Json = nlohmann::json;
 
 struct Answer {
@@ -99,6 +100,23 @@ TEST_F(CommandLine, VerifyFindsWhatIsNotTheTree) {
   const Answer answer = run({"verify", "--tree", "dir:" + tree_.path().string()});
   EXPECT_EQ(answer.code, 1);
   EXPECT_THAT(answer.out, HasSubstr("app/b.py"));
+}
+
+TEST_F(CommandLine, VerifyOnNoDifferenceHoldsWithoutAnIntegration) {
+  ASSERT_EQ(run({"init", "--repo", repository_.path(), "--base", base_, "--tree",
+                 "git:" + repository_.path() + "@" + base_, "--name", "demo"})
+                .code,
+            0);
+  const Answer verify = run({"verify"});
+  EXPECT_EQ(verify.code, 0) << verify.err;
+  EXPECT_THAT(verify.out, AllOf(HasSubstr("no difference"), HasSubstr("2 exact")));
+  EXPECT_TRUE(run({"verify", "--json"}).json()["holds"].get<bool>());
+  // Another tree and the plan's expectations are compared all the same.
+  const Answer other = run({"verify", "--tree", "dir:" + tree_.path().string()});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.out, AllOf(HasSubstr("launch.sh"), Not(HasSubstr("no difference"))));
+  add_to_plan("\n[[expect]]\npath = \"app/b.py\"\nhas = \"brand_new\"\n");
+  EXPECT_EQ(run({"verify"}).code, 1);
 }
 
 TEST_F(CommandLine, ExpectationsDecide) {

@@ -27,7 +27,7 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view byte
 Result<Exit> run_report(const ReportOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
   TS_TRY(const Workspace workspace, open_workspace(path));
-  if (workspace.listing.atoms.empty() && workspace.listing.unreadable.empty()) {
+  if (workspace.has_no_difference()) {
     // Nothing to compose, hence no integration to compare: one line says all.
     const Document document = report_document({.plan = workspace.plan().name});
     const std::string text = options.html ? to_html(document) : to_markdown(document);

@@ -77,7 +77,9 @@ Result<Verification> verify_workspace(Workspace& workspace, const Graph& graph, 
                                       const std::string& source, const Session& session) {
   Verification out;
   const std::string ref = "refs/heads/" + workspace.plan().prefix + "/integration";
-  const std::optional<Oid> tip = workspace.repository.read_ref(ref);
+  std::optional<Oid> tip = workspace.repository.read_ref(ref);
+  // Without a difference there is nothing to integrate: the target is what the branch would be.
+  if (!tip && workspace.has_no_difference()) tip = workspace.target.id;
   if (!tip)
     return Error{
         ErrorKind::kNotFound, ref,
@@ -155,6 +157,8 @@ Result<Exit> run_verify(const VerifyOptions& options, const Session& session) {
   for (const std::string& hidden : found.parity.hidden)
     session.warn("A rule hides " + hidden + ", which the base has and the tree changed.");
   const bool holds = found.is_true(allowed);
+  if (workspace.has_no_difference() && options.tree.empty())
+    session.say("The tree equals the base: no difference, nothing to split.");
   session.say("parity: " + verdict_line(found.parity) + "; " + with_commas(found.unassigned) +
               " unassigned of " + with_commas(found.atoms) + " atoms");
   nlohmann::ordered_json counts;

@@ -31,6 +31,8 @@ struct Workspace {
       false;  // the plan's fingerprint is of another listing (rules or options were edited)
 
   const Plan& plan() const { return file.plan; }
+  // Every path of the tree has been compared and is as in the base: nothing to split or integrate.
+  bool has_no_difference() const { return listing.atoms.empty() && listing.unreadable.empty(); }
   std::string plan_name() const;  // the file's name, for messages
   std::string where(std::int32_t line) const { return plan_name() + ":" + std::to_string(line); }
 };
