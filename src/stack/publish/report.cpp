@@ -97,7 +97,8 @@ class Writer {
       const std::string checks = bucket.checks.empty()
                                      ? "-"
                                      : std::to_string(passed) + " of " + std::to_string(bucket.checks.size());
-      const std::string counted = bucket.line_limit > 0
+      // The limit is upstream's; what stays local has none to keep.
+      const std::string counted = bucket.line_limit > 0 && bucket.kind == "upstream"
                                       ? count(bucket.counted_lines) + " of " + count(bucket.line_limit) +
                                             (bucket.counted_lines > bucket.line_limit ? ", over" : "")
                                       : count(bucket.counted_lines);
@@ -179,8 +180,9 @@ class Writer {
   }
 
   void part(const std::string& title, const std::vector<std::string>& items, const std::string& none) {
-    paragraph(
-        {strong(title + ": "), plain(items.empty() ? none : count(static_cast<std::int64_t>(items.size())))});
+    // The blank stands outside: Markdown closes no bold text behind one.
+    paragraph({strong(title + ":"),
+               plain(" " + (items.empty() ? none : count(static_cast<std::int64_t>(items.size()))))});
     bullets(items);
   }
 

@@ -65,6 +65,22 @@ TEST(Report, NothingIsHidden) {
   }
 }
 
+TEST(Report, BoldTextEndsBeforeTheBlank) {
+  const std::string markdown = to_markdown(report_document(small_report()));
+  EXPECT_TRUE(has(markdown, "\n**Unassigned atoms:** 1\n")) << markdown;
+  EXPECT_TRUE(has(markdown, "\n**Needs that the plan refutes:** none.\n")) << markdown;
+  EXPECT_FALSE(has(markdown, " **\n") || has(markdown, ": ** ") || has(markdown, ": **1")) << markdown;
+}
+
+TEST(Report, OnlyUpstreamTopicsAreHeldToUpstreamsLimit) {
+  Report report = small_report();
+  report.buckets[0].kind = "local";
+  for (const std::string& text : {to_markdown(report_document(report)), to_html(report_document(report))}) {
+    EXPECT_FALSE(has(text, "of 500"));
+    EXPECT_TRUE(has(text, "900"));
+  }
+}
+
 TEST(Report, EmptyDifferenceIsSaidInOneLine) {
   const std::string markdown = to_markdown(report_document({.plan = "demo"}));
   EXPECT_EQ(markdown,
