@@ -25,6 +25,16 @@ void MlaScratch::plan(Arena& arena, const ModelConfig& config, const Shard& shar
   q_absorbed = arena.take(dtype, limits.decode_tokens, heads * row_dim(mla));
   o_latent = arena.take(dtype, limits.decode_tokens, heads * mla.kv_lora_rank);
   attended = arena.take(dtype, limits.tokens, heads * mla.v_dim);
+  if (shard.dcp == nullptr) return;
+  earlier = arena.take(dtype, limits.tokens, heads * mla.v_dim);
+  earlier_lse = arena.take(DType::kF32, limits.tokens, heads);
+  lse = arena.take(DType::kF32, limits.tokens, heads);
+  exchange.plan(arena, shard.dcp, shard.exchange,
+                {.tokens = limits.decode_tokens,
+                 .heads = heads,
+                 .key_dim = row_dim(mla),
+                 .value_dim = mla.kv_lora_rank,
+                 .dtype = dtype});
 }
 
 KvRowShape MlaAttention::kv_shape(const ModelConfig& config) {
@@ -41,7 +51,7 @@ std::int64_t MlaAttention::width(const ModelConfig& config, const Shard& shard) 
 
 MlaAttention::MlaAttention(WeightReader& reader, Backend& backend, const ModelConfig& config,
                            const Shard& shard, const std::string& prefix)
-    : heads_(shard.even(config.heads).count) {
+    : heads_(shard.even(config.heads).count), most_heads_(most_heads(config, shard)), dcp_(shard.dcp) {
   const MlaConfig& mla = config.mla;
   const std::int64_t first_head = shard.even(config.heads).first;
   const std::int64_t dim = q_dim(mla);
@@ -113,19 +123,30 @@ void MlaAttention::attend(const AttentionFrame& frame, const MlaScratch& scratch
   const Tensor rope_key = projected.col_range(first + mla.kv_lora_rank, mla.rope_dim);
   frame.backend.rms_norm(latent, kv_a_norm_, frame.config.latent_norm_eps, latent);
 
-  const auto d = std::int64_t{batch.decode.tokens};
-  const auto p = std::int64_t{batch.prefill.tokens};
   const Tensor attended = scratch.attended.row_range(0, n);
-  if (d > 0) {
-    rotate_and_store(frame, q.row_range(0, d), latent.row_range(0, d), rope_key.row_range(0, d), batch.decode,
-                     kv);
-    attend_absorbed(frame, scratch, q.row_range(0, d), batch.decode, kv, attended.row_range(0, d));
+  struct PartRows {
+    Tensor q, latent, rope_key, out;
+    bool any() const { return q.rows > 0; }
+  };
+  std::int64_t begin = 0;
+  const auto next = [&](const AttentionBatch& part) {
+    const auto rows = [&](const Tensor& all) { return all.row_range(begin, part.tokens); };
+    const PartRows taken{rows(q), rows(latent), rows(rope_key), rows(attended)};
+    begin += part.tokens;
+    if (taken.any()) rotate_and_store(frame, taken.q, taken.latent, taken.rope_key, part, kv);
+    return taken;
+  };
+  if (const PartRows part = next(batch.decode); part.any())
+    attend_absorbed(frame, scratch, part.q, batch.decode, kv, part.out);
+  if (const PartRows part = next(batch.sharded_decode); part.any())
+    attend_absorbed_sharded(frame, scratch, part.q, batch.sharded_decode, kv, part.out);
+  if (const PartRows part = next(batch.prefill); part.any()) {
+    frame.backend.mla_prefill(part.q, heads_, frame.softmax_scale, batch.prefill, kv, k_up_, v_up_, part.out,
+                              Tensor{});
   }
-  if (p > 0) {
-    rotate_and_store(frame, q.row_range(d, p), latent.row_range(d, p), rope_key.row_range(d, p),
-                     batch.prefill, kv);
-    frame.backend.mla_prefill(q.row_range(d, p), heads_, frame.softmax_scale, batch.prefill, kv, k_up_, v_up_,
-                              attended.row_range(d, p), Tensor{});
+  if (const PartRows part = next(batch.sharded_prefill); part.any()) {
+    frame.backend.write_kv_mla(part.latent, part.rope_key, batch.staged->own, batch.staged->staging);
+    prefill_sharded(frame, scratch, part.q, *batch.staged, kv, part.out);
   }
   frame.backend.linear(attended, o_, out);
 }
@@ -140,18 +161,63 @@ void MlaAttention::rotate_and_store(const AttentionFrame& frame, const Tensor& q
   frame.backend.write_kv_mla(latent, rope_key, batch, kv);
 }
 
-// q_lat[h] = W_UK[h]^T q_nope[h]; attention over (latent | rope) with one shared key; o[h] = W_UV[h]
-// o_lat[h].
-void MlaAttention::attend_absorbed(const AttentionFrame& frame, const MlaScratch& scratch, const Tensor& q,
-                                   const AttentionBatch& batch, const KvLayer& kv, const Tensor& out) const {
+// q_lat[h] = W_UK[h]^T q_nope[h], beside the rotated part.
+Tensor MlaAttention::absorb(const AttentionFrame& frame, const MlaScratch& scratch, const Tensor& q) const {
   const MlaConfig& mla = frame.config.mla;
   const Tensor q_absorbed = scratch.q_absorbed.row_range(0, q.rows);
-  const Tensor o_latent = scratch.o_latent.row_range(0, q.rows);
   frame.backend.linear_heads(q, q_dim(mla), k_up_absorbed_, q_absorbed, row_dim(mla));
   frame.backend.copy(q.reshaped(q_dim(mla)).col_range(mla.nope_dim, mla.rope_dim),
                      q_absorbed.reshaped(row_dim(mla)).col_range(mla.kv_lora_rank, mla.rope_dim));
-  frame.backend.mla_decode(q_absorbed, heads_, frame.softmax_scale, batch, kv, o_latent, Tensor{});
+  return q_absorbed;
+}
+
+// Attention over (latent | rope) with one shared key; o[h] = W_UV[h] o_lat[h].
+void MlaAttention::attend_absorbed(const AttentionFrame& frame, const MlaScratch& scratch, const Tensor& q,
+                                   const AttentionBatch& batch, const KvLayer& kv, const Tensor& out) const {
+  const MlaConfig& mla = frame.config.mla;
+  const Tensor o_latent = scratch.o_latent.row_range(0, q.rows);
+  frame.backend.mla_decode(absorb(frame, scratch, q), heads_, frame.softmax_scale, batch, kv, o_latent,
+                           Tensor{});
   frame.backend.linear_heads(o_latent, mla.kv_lora_rank, v_up_, out, mla.v_dim);
+}
+
+// The same where each rank has some of the rows: all heads of the group over the rows that are here, then the
+// parts of this rank's heads from everywhere, merged.
+void MlaAttention::attend_absorbed_sharded(const AttentionFrame& frame, const MlaScratch& scratch,
+                                           const Tensor& q, const AttentionBatch& batch, const KvLayer& kv,
+                                           const Tensor& out) const {
+  const MlaConfig& mla = frame.config.mla;
+  const Tensor queries = scratch.exchange.gather_queries(frame.backend, absorb(frame, scratch, q));
+  const auto [part, lse] = scratch.exchange.partial(q.rows);
+  frame.backend.mla_decode(queries, most_heads_, frame.softmax_scale, batch, kv, part, lse);
+  const Tensor o_latent = scratch.o_latent.row_range(0, q.rows);
+  scratch.exchange.combine(frame.backend, o_latent);
+  frame.backend.linear_heads(o_latent, mla.kv_lora_rank, v_up_, out, mla.v_dim);
+}
+
+// The chunk's own rows first, then round by round the earlier ones, merged into what is there.
+void MlaAttention::prefill_sharded(const AttentionFrame& frame, const MlaScratch& scratch, const Tensor& q,
+                                   const StagedPrefill& staged, const KvLayer& kv, const Tensor& out) const {
+  const auto attend = [&](const Tensor& queries, const AttentionBatch& batch, const Tensor& o,
+                          const Tensor& lse) {
+    frame.backend.mla_prefill(queries, heads_, frame.softmax_scale, batch, staged.staging, k_up_, v_up_, o,
+                              lse);
+  };
+  const auto pair_of = [](const Tensor& a, const Tensor& b) {
+    return Parts{.first = a, .count = 2, .step = static_cast<char*>(b.data) - static_cast<char*>(a.data)};
+  };
+  attend(q, staged.own, out, scratch.lse.row_range(0, q.rows));
+  for (const ContextRound& round : staged.rounds) {
+    frame.backend.copy_blocks(kv, round.send, staged.blocks_each, staged.send);
+    const std::int64_t bytes = staged.blocks_each * kv.block_size * kv.row_bytes;
+    dcp_->all_gather(staged.send, staged.gathered, static_cast<std::size_t>(bytes));
+    const auto rows = [&](const Tensor& all) { return all.row_range(round.first_token, round.batch.tokens); };
+    const Tensor earlier = scratch.earlier.row_range(0, round.batch.tokens);
+    const Tensor earlier_lse = scratch.earlier_lse.row_range(0, round.batch.tokens);
+    attend(rows(q), round.batch, earlier, earlier_lse);
+    frame.backend.merge_partials(pair_of(rows(out), earlier), pair_of(rows(scratch.lse), earlier_lse), heads_,
+                                 rows(out), rows(scratch.lse));
+  }
 }
 
 }  // namespace tessera
