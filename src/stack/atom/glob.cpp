@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "stack/object/printable.h"
+
 namespace tessera::stack {
 namespace {
 
@@ -9,6 +11,7 @@ struct Token {
   enum class Kind { kByte, kAnyByte, kSet, kStar, kDeep, kDeepFolder } kind;
   std::string_view set{};  // between the brackets
   char byte = 0;
+  bool is_quoted = false;  // by a backslash
 };
 
 std::vector<Token> tokens_of(std::string_view glob) {
@@ -34,8 +37,9 @@ std::vector<Token> tokens_of(std::string_view glob) {
       tokens.push_back({.kind = Kind::kSet, .set = glob.substr(i + 1, end - i - 1)});
       i = end;
     } else {
-      if (c == '\\' && i + 1 < glob.size()) ++i;
-      tokens.push_back({.kind = Kind::kByte, .byte = glob[i]});
+      const bool is_quoted = c == '\\' && i + 1 < glob.size();
+      if (is_quoted) ++i;
+      tokens.push_back({.kind = Kind::kByte, .byte = glob[i], .is_quoted = is_quoted});
     }
   }
   return tokens;
@@ -104,6 +108,28 @@ bool glob_matches(std::string_view glob, std::string_view path) {
     std::swap(now, next);
   }
   return now[tokens.size()] != 0;
+}
+
+Result<void> check_glob(std::string_view glob) {
+  using Kind = Token::Kind;
+  bool is_open = false, has_choice = false;
+  char last = 0;
+  for (const Token& token : tokens_of(glob)) {
+    const char c = token.kind == Kind::kByte && !token.is_quoted ? token.byte : '\0';
+    if (c == '{') {
+      is_open = true;
+      has_choice = false;
+    }
+    has_choice = has_choice || c == ',' || (c == '.' && last == '.');
+    if (c == '}' && is_open && has_choice) {
+      return Error{
+          ErrorKind::kInvalidArgument, "glob '" + printable(glob) + "'",
+          "Braces are no part of a glob, which knows *, ?, [a-z], [!a] and **; write one glob for each "
+          "choice, or \\{ where the path itself holds a brace."};
+    }
+    last = c;
+  }
+  return {};
 }
 
 }  // namespace tessera::stack

@@ -28,6 +28,20 @@ TEST(Glob, SetsAndQuotedBytes) {
   EXPECT_FALSE(glob_matches("[x]", "/"));
 }
 
+TEST(Glob, BracesThatOtherToolsExpandAreRefusedByName) {
+  for (const char* glob : {"src/{a,b}/**", "*.{py,cu}", "{a,{b,c}}", "v{1..3}", "x{,y}"}) {
+    const auto checked = check_glob(glob);
+    ASSERT_FALSE(checked) << glob;
+    EXPECT_NE(checked.error().message().find(glob), std::string::npos) << checked.error().message();
+    EXPECT_NE(checked.error().what.find("[a-z]"), std::string::npos);
+  }
+  for (const char* glob :
+       {"a,b", "{a}", "a{", "}a,b{", "\\{a,b}", "{{cookiecutter.name}}/**", "[{]a,b}", "a..b"}) {
+    EXPECT_TRUE(check_glob(glob)) << glob;
+  }
+  EXPECT_TRUE(glob_matches("\\{a,b}/*", "{a,b}/x"));
+}
+
 TEST(Glob, ManyStarsTakeNoExponentialTime) {
   std::string glob;
   for (int i = 0; i < 200; ++i) glob += "*a**b";

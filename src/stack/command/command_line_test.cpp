@@ -155,6 +155,17 @@ TEST_F(CommandLine, MistakesAreOneSentenceWithTheNextCommand) {
   EXPECT_EQ(run({"split"}).code, 3);
 }
 
+TEST_F(CommandLine, BracesInAGlobAreRefusedWithWhatIsSupported) {
+  init();
+  const Answer list = run({"list", "app/{a,b}.py"});
+  EXPECT_EQ(list.code, 3);
+  EXPECT_THAT(list.err, AllOf(HasSubstr("app/{a,b}.py"), HasSubstr("[a-z]")));
+  add_to_plan("\n[[bucket]]\nname = \"x\"\ntake = [\"glob:app/{a,b}.py\"]\n");
+  const Answer check = run({"plan", "check"});
+  EXPECT_EQ(check.code, 3);
+  EXPECT_THAT(check.err, AllOf(HasSubstr("stack.toml:"), HasSubstr("app/{a,b}.py"), HasSubstr("[a-z]")));
+}
+
 TEST_F(CommandLine, AMovedBranchStopsTheRunAndForceOverwritesIt) {
   init();
   buckets();

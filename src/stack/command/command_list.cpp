@@ -29,6 +29,12 @@ Result<Exit> run_list(const ListOptions& options, const Session& session) {
     if (!bucket) return Error{ErrorKind::kNotFound, path, "No bucket is called '" + options.bucket + "'."};
   }
   if (options.unassigned) bucket = kUnassigned;
+  for (const std::string& wanted : options.paths) {
+    const bool is_there = std::ranges::any_of(
+        listing.files, [&](const FileChange& file) { return path_wanted({wanted}, file.path); });
+    if (is_there) continue;
+    TS_TRY(check_glob(wanted));
+  }
   std::vector<std::vector<std::string>> rows;
   nlohmann::ordered_json atoms = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < listing.atoms.size(); ++i) {

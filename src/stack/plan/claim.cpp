@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stack/atom/glob.h"
+
 namespace tessera::stack {
 namespace {
 
@@ -37,6 +39,7 @@ Result<Claim> parse_text(std::string_view text) {
   if (colon == std::string_view::npos || !rest.ends_with('/') || rest.size() < colon + 4) {
     return bad(text, "A text claim reads text:PATHS:/expression/, for example text:src/**:/debug/.");
   }
+  TS_TRY(check_glob(rest.substr(0, colon)));
   TS_TRY(Pattern pattern, Pattern::compile(rest.substr(colon + 2, rest.size() - colon - 3)));
   Claim claim{.kind = ClaimKind::kText, .path = std::string(rest.substr(0, colon))};
   claim.pattern = std::move(pattern);
@@ -102,6 +105,7 @@ Result<Claim> parse_claim(std::string_view text) {
     if (text.starts_with("h:")) return parse_id(text);
     if (text.starts_with("glob:")) {
       if (text.size() == 5) return bad(text, "A pattern is missing after 'glob:'.");
+      TS_TRY(check_glob(text.substr(5)));
       return Claim{.kind = ClaimKind::kGlob, .path = std::string(text.substr(5))};
     }
     if (text.starts_with("text:")) return parse_text(text);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "stack/atom/glob.h"
 #include "stack/object/digest.h"
 #include "stack/plan/claim.h"
 #include "stack/plan/toml_table.h"
@@ -36,6 +37,19 @@ Result<std::string> percent_decoded(const TomlTable& table, const toml::node& no
   return out;
 }
 
+// An error that names the plan's line before what it is about.
+Result<void> placed(const TomlTable& table, Result<void> checked) {
+  if (checked) return {};
+  Error error = std::move(checked).error();
+  error.where = table.where() + ": " + error.where;
+  return error;
+}
+
+Result<void> required_glob(TomlTable& table, const std::string& key, std::string& out) {
+  TS_TRY(table.required_text(key, out));
+  return placed(table, check_glob(out));
+}
+
 // The table form of a claim, for paths that the short form cannot hold.
 Result<Claim> claim_table(TomlTable table, const toml::node& node) {
   Claim claim{.kind = ClaimKind::kPath};
@@ -64,6 +78,7 @@ Result<Claim> claim_table(TomlTable table, const toml::node& node) {
     return by_id;
   }
   if (!glob.empty()) {
+    TS_TRY(check_glob(glob));
     claim.kind = ClaimKind::kGlob;
     claim.path = glob;
   }
@@ -273,6 +288,9 @@ Result<void> read_style(TomlTable& root, Plan& plan) {
   if (limit) {
     TS_TRY(limit->number("limit", plan.max_lines));
     TS_TRY(limit->texts("exclude", plan.max_lines_exclude));
+    for (const std::string& glob : plan.max_lines_exclude) {
+      TS_TRY(placed(*limit, check_glob(glob)));
+    }
     TS_TRY(limit->refuse_unknown());
   }
   return style->refuse_unknown();
@@ -282,7 +300,7 @@ Result<void> read_lists(TomlTable& root, Plan& plan) {
   TS_TRY(std::vector<TomlTable> ignores, root.tables("ignore"));
   for (TomlTable& table : ignores) {
     IgnoreRule rule{.glob = {}, .reason = {}, .line = table.line()};
-    TS_TRY(table.required_text("glob", rule.glob));
+    TS_TRY(required_glob(table, "glob", rule.glob));
     TS_TRY(table.text("reason", rule.reason));
     TS_TRY(table.flag("even_if_changed", rule.even_if_changed));
     TS_TRY(table.refuse_unknown());
@@ -291,7 +309,7 @@ Result<void> read_lists(TomlTable& root, Plan& plan) {
   TS_TRY(std::vector<TomlTable> subsets, root.tables("subset"));
   for (TomlTable& table : subsets) {
     SubsetRule rule{.keep = {}, .reason = {}, .line = table.line()};
-    TS_TRY(table.required_text("keep", rule.keep));
+    TS_TRY(required_glob(table, "keep", rule.keep));
     TS_TRY(table.text("reason", rule.reason));
     TS_TRY(table.refuse_unknown());
     plan.subset.push_back(std::move(rule));

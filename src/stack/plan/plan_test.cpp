@@ -45,6 +45,21 @@ TEST(Claim, MistakesAreNotTakenForPaths) {
   }
 }
 
+TEST(Plan, GlobsWithBracesAreRefusedWhereverAGlobStands) {
+  const std::string bucket = "[[bucket]]\nname = \"a\"\ntake = [";
+  for (const std::string& text : std::vector<std::string>{
+           "[[ignore]]\nglob = \"*.{a,b}\"\nreason = \"x\"\n", "[[subset]]\nkeep = \"*.{a,b}\"\n",
+           "[style]\nmax_lines = { limit = 5, exclude = [\"*.{a,b}\"] }\n", bucket + "\"glob:*.{a,b}\"]\n",
+           bucket + "\"text:*.{a,b}:/x/\"]\n", bucket + "{ glob = \"*.{a,b}\" }]\n"}) {
+    const auto plan = read_plan(kHead + text, "p.toml");
+    ASSERT_FALSE(plan.ok()) << text;
+    EXPECT_EQ(plan.error().where.substr(0, 7), "p.toml:") << plan.error().message();
+    EXPECT_NE(plan.error().message().find("glob '*.{a,b}'"), std::string::npos) << plan.error().message();
+  }
+  // A claim on a path is literal.
+  EXPECT_TRUE(parse_claim("docs/{a,b}.md").ok());
+}
+
 TEST(Plan, ReadsEveryTable) {
   const auto plan = read_plan(kHead + R"(
 digest = "sha256:1"
