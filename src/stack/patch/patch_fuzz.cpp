@@ -3,11 +3,14 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "stack/git/libgit2.h"
 #include "stack/patch/patch_reader.h"
 #include "stack/patch/placement.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera::stack;
+  // Kept started: each line difference would otherwise start libgit2, and with it OpenSSL, anew (20 ms).
+  static const GitLibrary library;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto patch = read_patch(text, "fuzz", {.binary_bytes = 1 << 16});
   if (!patch) return 0;
