@@ -220,6 +220,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   std::atomic<std::size_t> weight_bytes{0};
   std::atomic<std::size_t> scratch_bytes{0};
   std::atomic<std::int32_t> draft_lookahead{0};
+  std::string device_name;  // of rank 0, for the fingerprint
   const auto make_rank = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
     RankDevice device;
     TS_TRY(device.backend, make_backend({.device = plan.device,
@@ -227,6 +228,8 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                                          .batch_invariant = plan.batch_invariant}));
     RunnerOptions options = runner_options;
     options.always_logits = static_cast<bool>(hooks.logits_tap);
+    options.enforce_eager = flags.enforce_eager;
+    if (tp == nullptr || tp->rank() == 0) device_name = device.backend->name();
     if (plan.dcp_ranks > 1) {
       device.dcp =
           tp->split(tp->rank() / plan.dcp_ranks, fmt::format("dcp group {}", tp->rank() / plan.dcp_ranks));
@@ -303,7 +306,8 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
     runner = std::make_unique<LeadingRunner>(std::move(runner), processes->sender(on_lost));
   }
 
-  const std::string identity = describe(plan);
+  // Equal where the same program, configuration and kernels answer.
+  const std::string identity = fmt::format("{} {}\n{}", TESSERA_VERSION, device_name, describe(plan));
   EngineOptions engine_options;
   engine_options.scheduler = {.max_num_seqs = plan.max_num_seqs,
                               .max_num_batched_tokens = plan.max_num_batched_tokens,

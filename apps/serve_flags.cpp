@@ -145,6 +145,10 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
                "Bit-equal results whatever shares the batch, however a prompt is cut, cached or recomputed; "
                "slower prefill")
       ->group(group);
+  app.add_flag(
+         "--enforce-eager", flags.enforce_eager,
+         "Run decode steps call by call instead of replaying recorded ones on a GPU; the same bits, slower")
+      ->group(group);
   app.add_option("--threads", flags.threads, "CPU threads that compute (default: all cores)")->group(group);
   app.add_option("--device", flags.device, "auto, cpu or cuda; auto takes a GPU where there is one")
       ->capture_default_str()

@@ -46,11 +46,12 @@ struct ServeFlags {
   std::string dcp_mode = "elastic";
   std::int32_t dcp_elastic_tokens = 16384;  // a longer sequence is spread over the group
   std::string dcp_comm_backend = "auto";
-  std::string speculative_config;  // JSON; empty: no speculation
+  std::string speculative_config;                      // JSON; empty: no speculation
   std::int32_t speculative_disable_above_seq_len = 0;  // tokens; 0: as the JSON says
   bool prefix_caching = true;
   std::uint64_t seed = 0;
   bool batch_invariant = false;
+  bool enforce_eager = false;
   int threads = 0;  // CPU threads that compute; 0: all
   std::string device = "auto";
   std::int32_t max_waiting = 1024;  // queued requests before new ones are refused with 503

@@ -68,8 +68,6 @@ constexpr std::array kFlags = {
     // Kernels and graphs
     VllmFlag{.name = "--attention-backend",
              .reason = "the attention kernel is chosen by device and cache format."},
-    VllmFlag{
-        .name = "--enforce-eager", .takes_value = false, .reason = "the CPU back-end records no graphs."},
     VllmFlag{.name = "--max-seq-len-to-capture", .reason = "graphs do not depend on the sequence length."},
     VllmFlag{.name = "--compilation-config", .reason = kNativeKernels},
     VllmFlag{.name = "--optimization-level", .reason = kNativeKernels},
