@@ -85,8 +85,8 @@ struct GitNames {
 };
 
 std::optional<GitNames> git_names(std::string_view text) {
-  const auto accept = [](std::string left, std::string right) -> std::optional<GitNames> {
-    if (left == right) return GitNames{std::move(left), std::move(right), false};
+  const auto accept = [](std::string_view left, std::string_view right) -> std::optional<GitNames> {
+    if (left == right) return GitNames{std::string(left), std::string(right), false};
     const std::string_view a = without_first_folder(left), b = without_first_folder(right);
     if (a.empty() || b.empty()) return std::nullopt;
     return GitNames{std::string(a), std::string(b), true};
@@ -98,16 +98,28 @@ std::optional<GitNames> git_names(std::string_view text) {
     const auto right = unquote_path(rest);
     return accept(left->path, right ? right->path : std::string(rest));
   }
+  // Views and slashes found once: a hostile line has half as many cuts as bytes.
   std::optional<GitNames> any;
+  const std::size_t first_slash = text.find('/');
+  std::size_t next_slash = first_slash;  // the first one behind the cut
   for (std::size_t blank = text.find(' '); blank != std::string_view::npos;
        blank = text.find(' ', blank + 1)) {
     const std::string_view rest = text.substr(blank + 1);
     const auto right = unquote_path(rest);
     if (right && right->length != rest.size()) continue;
-    auto names = accept(std::string(text.substr(0, blank)), right ? right->path : std::string(rest));
-    if (!names) continue;
-    if (names->old_path == names->new_path) return names;
-    if (!any) any = std::move(names);
+    const std::string_view left = text.substr(0, blank), name = right ? std::string_view(right->path) : rest;
+    if (left == name) return GitNames{std::string(left), std::string(name), false};
+    if (next_slash < blank) next_slash = text.find('/', blank);
+    std::string_view old_path, new_path;
+    if (first_slash < blank) old_path = left.substr(first_slash + 1);
+    if (right) {
+      new_path = without_first_folder(name);
+    } else if (next_slash != std::string_view::npos) {
+      new_path = text.substr(next_slash + 1);
+    }
+    if (old_path.empty() || new_path.empty()) continue;
+    if (old_path == new_path || !any) any = GitNames{std::string(old_path), std::string(new_path), true};
+    if (old_path == new_path) return any;
   }
   return any;
 }

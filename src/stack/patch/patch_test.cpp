@@ -2,10 +2,13 @@
 // what we write.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <random>
 
+#include "base/test_seed.h"
+#include "stack/git/line_diff.h"
 #include "stack/git/repository.h"
 #include "stack/git/scratch_repository.h"
 #include "stack/object/digest.h"
@@ -325,6 +328,73 @@ TEST(Placement, SeveralCandidatesAreRefusedAndListed) {
   EXPECT_EQ(placement.hunks[0].rung, Rung::kAmbiguous);
   EXPECT_EQ(placement.hunks[0].candidates, (std::vector<std::int64_t>{1, 5}));
   EXPECT_FALSE(placement.result);
+}
+
+// The ladder by its words: one context line less at a time, from the longer side, until the rest stands
+// somewhere.
+std::pair<Rung, std::int64_t> placed_step_by_step(const Hunk& hunk, std::size_t lead, std::size_t trail,
+                                                  const std::vector<std::string_view>& text) {
+  const bool has_removed = std::ranges::count(hunk.lines, '-', &HunkLine::sign) > 0;
+  std::vector<std::string> old_lines = hunk.side('-');
+  for (int step = 0; !old_lines.empty() && (has_removed || lead + trail > 0); ++step) {
+    std::int64_t count = 0;
+    for (std::size_t at = 0; at + old_lines.size() <= text.size(); ++at)
+      count += std::equal(old_lines.begin(), old_lines.end(), text.begin() + static_cast<std::ptrdiff_t>(at));
+    if (count > 0) return {count > 1 ? Rung::kAmbiguous : step == 0 ? Rung::kUnique : Rung::kReduced, count};
+    if (lead + trail == 0) break;
+    if (lead >= trail) {
+      --lead;
+      old_lines.erase(old_lines.begin());
+    } else {
+      --trail;
+      old_lines.pop_back();
+    }
+  }
+  return {Rung::kNowhere, 0};
+}
+
+TEST(Placement, HalvingFindsWhatStepByStepFinds) {
+  std::mt19937 random(test_seed());
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const auto line = [&] { return std::string(1, static_cast<char>('a' + below(2))) + "\n"; };
+  std::map<Rung, int> seen;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text;
+    for (std::size_t n = 1 + below(14); n > 0; --n) text += line();
+    const std::size_t lead = below(5), trail = below(5), removed = below(3);
+    Hunk hunk{.old_start = 1000, .old_count = static_cast<std::int64_t>(lead + trail + removed)};
+    for (std::size_t i = 0; i < lead; ++i) hunk.lines.push_back({' ', line()});
+    for (std::size_t i = 0; i < removed; ++i) hunk.lines.push_back({'-', line()});
+    hunk.lines.push_back({'+', "new\n"});
+    for (std::size_t i = 0; i < trail; ++i) hunk.lines.push_back({' ', line()});
+    if (hunk.old_count == 0) continue;  // no evidence, another test's
+    const auto [rung, count] = placed_step_by_step(hunk, lead, trail, split_lines(text));
+    const HunkPlacement found = place_hunks({.hunks = {hunk}}, text).hunks[0];
+    ASSERT_EQ(found.rung, rung) << "round " << round << "\n" << text;
+    if (rung == Rung::kAmbiguous) {
+      ASSERT_EQ(found.candidate_count, count) << "round " << round;
+    }
+    ++seen[rung];
+  }
+  EXPECT_EQ(seen.size(), 4U);  // each outcome was met
+}
+
+TEST(Placement, LongContextAndRepeatedLinesTakeNoQuadraticTime) {
+  constexpr int kLines = 20'000;
+  Hunk hunk{.old_start = 9 * kLines, .old_count = kLines + 1};
+  std::string text;
+  for (int i = 0; i < kLines; ++i) {
+    hunk.lines.push_back({' ', i + 1 < kLines ? "a\n" : "z\n"});
+    text += "a\na\n";
+  }
+  hunk.lines.push_back({'-', "b\n"});
+  EXPECT_EQ(place_hunks({.hunks = {hunk}}, text).hunks[0].rung, Rung::kNowhere);
+}
+
+TEST(PatchReader, HeaderOfManyBlanksTakesNoQuadraticTime) {
+  std::string header = "diff --git ";
+  for (int i = 0; i < 100'000; ++i) header += "a ";
+  EXPECT_FALSE(read_patch(header + "\nnew mode 100644\n", "p"));  // and it names no file
 }
 
 TEST(Placement, KnownPreimageBeatsSearching) {

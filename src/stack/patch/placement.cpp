@@ -95,22 +95,35 @@ class Ladder {
       return failed(Rung::kAmbiguous, {}, static_cast<std::int64_t>(text_.size()) + 1);
     if (stands_at(text_, stated, whole.old_lines))
       return placed(Rung::kExact, std::move(whole), stated, stated);
-    for (int dropped = 0;; ++dropped) {
-      // From the longer side first; at least one line of context stays unless removed lines are there to be
-      // found.
+    // From the longer side first; at least one line of context stays unless removed lines are there to be
+    // found.
+    const auto reduced_by = [&](int dropped) -> std::optional<Trimmed> {
       const Context left = after_dropping(context, dropped);
-      if (dropped > context.lead + context.trail) break;
       Trimmed reduced = trim(hunk, context.lead - left.lead, context.trail - left.trail);
-      if (reduced.old_lines.empty() || (!reduced.has_removed && left.lead + left.trail == 0)) break;
-      const std::vector<std::int64_t> places = find_all(reduced.old_lines);
-      if (places.size() == 1) {
-        const Rung rung = dropped == 0 ? Rung::kUnique : Rung::kReduced;
-        return placed(rung, std::move(reduced), places[0], stated + reduced.before);
+      if (reduced.old_lines.empty() || (!reduced.has_removed && left.lead + left.trail == 0))
+        return std::nullopt;
+      return reduced;
+    };
+    // Where more lines stand, fewer do too: each step keeps the places of the one before. So the first step
+    // that has a place, or is too short to count, is found by halving.
+    const int steps = context.lead + context.trail + 1;
+    int first = 0;
+    for (int end = steps; first < end;) {
+      const int middle = first + (end - first) / 2;
+      const std::optional<Trimmed> reduced = reduced_by(middle);
+      if (!reduced || !find_all(reduced->old_lines).empty()) {
+        end = middle;
+      } else {
+        first = middle + 1;
       }
-      if (places.size() > 1)
-        return failed(Rung::kAmbiguous, places, static_cast<std::int64_t>(places.size()));
     }
-    return failed(Rung::kNowhere, {}, 0);
+    std::optional<Trimmed> reduced = first < steps ? reduced_by(first) : std::nullopt;
+    if (!reduced) return failed(Rung::kNowhere, {}, 0);
+    const std::vector<std::int64_t> places = find_all(reduced->old_lines);
+    if (places.size() > 1) return failed(Rung::kAmbiguous, places, static_cast<std::int64_t>(places.size()));
+    const Rung rung = first == 0 ? Rung::kUnique : Rung::kReduced;
+    const std::int64_t expected = stated + reduced->before;
+    return placed(rung, *std::move(reduced), places[0], expected);
   }
 
   const std::vector<std::string_view>& text() const { return text_; }
@@ -139,13 +152,21 @@ class Ladder {
     return out;
   }
 
+  // All places of some lines, in one pass after Knuth, Morris and Pratt: blank lines and closing braces
+  // repeat.
   std::vector<std::int64_t> find_all(const std::vector<std::string_view>& lines) const {
+    std::vector<std::size_t> border(lines.size(), 0);  // [i] length of the longest start that ends at line i
+    for (std::size_t i = 1, length = 0; i < lines.size(); ++i) {
+      while (length > 0 && lines[i] != lines[length]) length = border[length - 1];
+      if (lines[i] == lines[length]) ++length;
+      border[i] = length;
+    }
     std::vector<std::int64_t> out;
-    for (auto at = text_.begin(); at != text_.end(); ++at) {
-      at = std::find(at, text_.end(), lines.front());
-      if (at == text_.end()) break;
-      const std::int64_t index = at - text_.begin();
-      if (stands_at(text_, index, lines)) out.push_back(index);
+    for (std::size_t i = 0, matched = 0; i < text_.size(); ++i) {
+      while (matched > 0 && (matched == lines.size() || text_[i] != lines[matched]))
+        matched = border[matched - 1];
+      if (text_[i] == lines[matched]) ++matched;
+      if (matched == lines.size()) out.push_back(static_cast<std::int64_t>(i + 1 - lines.size()));
     }
     return out;
   }
