@@ -245,20 +245,24 @@ void ModelRunner::propose(const StepPlan& plan) {
     slot.proposal().tokens.clear();
     slot.proposal().probs.clear();
     if (rows == 0 || known < rows + 1) continue;
-    const std::int32_t* table = plan.shared_table.data() + static_cast<std::size_t>(work.table_row) *
-                                                               static_cast<std::size_t>(plan.max_blocks);
-    const bool has_table = !plan.shared_table.empty();
-    proposer_work_.push_back(
-        {.slot = work.slot,
-         .is_decode = work.is_decode,
-         .first_row = work.first_token,
-         .first_position = work.first_position,
-         .tokens = slot.tokens().subspan(first, rows + 1),
-         .block_table = {table, has_table ? static_cast<std::size_t>(plan.max_blocks) : 0},
-         .drafts = work.drafts_wanted,
-         .temperature = slot.temperature(),
-         .seed = slot.seed(),
-         .draw = slot.next_draw()});
+    // The blocks that the sequence has: drafts go no further.
+    std::span<const std::int32_t> table;
+    if (!plan.shared_table.empty()) {
+      const auto width = static_cast<std::size_t>(plan.max_blocks);
+      table = std::span(plan.shared_table).subspan(static_cast<std::size_t>(work.table_row) * width, width);
+      const auto end = std::ranges::partition_point(table, [](std::int32_t block) { return block >= 0; });
+      table = table.first(static_cast<std::size_t>(end - table.begin()));
+    }
+    proposer_work_.push_back({.slot = work.slot,
+                              .is_decode = work.is_decode,
+                              .first_row = work.first_token,
+                              .first_position = work.first_position,
+                              .tokens = slot.tokens().subspan(first, rows + 1),
+                              .block_table = table,
+                              .drafts = work.drafts_wanted,
+                              .temperature = slot.temperature(),
+                              .seed = slot.seed(),
+                              .draw = slot.next_draw()});
   }
   const auto proposals = std::span(proposals_).first(proposer_work_.size());
   for (std::size_t i = 0; i < proposals.size(); ++i)

@@ -57,6 +57,7 @@ void RowBatch::add_row(std::int32_t id, std::int32_t position, std::int32_t visi
   TS_CHECK(!seqs_.empty() && has_room(1, 0), rows(), limits_.rows);
   const std::int64_t table = std::int64_t{sequences() - 1} * limits_.max_blocks;
   const std::int32_t block = table_[static_cast<std::size_t>(table + position / limits_.block_size)];
+  TS_CHECK(block >= 0, block, position, sequences());  // a row outside the sequence's blocks is another's
   ids_.push_back(id);
   positions_.push_back(position);
   visible_.push_back(visible_rows);
