@@ -47,26 +47,26 @@ class Layouts : public testing::TestWithParam<Layout> {};
 // All prompts at once, in chunks that end anywhere, gathered in several rounds; sharded from the start, from
 // the middle of a prompt on, and from some decode step on.
 TEST_P(Layouts, LogitsAndGreedyTokensAreTheReferences) {
-  for (const DcpExchange exchange : {DcpExchange::kAllToAll, DcpExchange::kReduceScatter}) {
-    for (const std::int32_t replicate_up_to : {0, 70, 310}) {
-      ScheduledModel::Options options = options_of(GetParam());
-      options.model.exchange = exchange;
-      options.model.gather_rows = 128;
-      options.replicate_up_to = replicate_up_to;
-      options.max_num_batched_tokens = 190;
-      ScheduledModel model(options);
-      std::vector<std::uint64_t> ids;
-      for (const GoldenPrompt& prompt : golden_prompts())
-        ids.push_back(prompt.name == "len1500" ? 0 : model.submit(prompt.ids, 16, true));
-      model.run();
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] == 0) continue;
-        expect_golden(golden_prompts()[i], model.result(ids[i]),
-                      "replicated up to " + std::to_string(replicate_up_to) + ", exchange " +
-                          std::to_string(static_cast<int>(exchange)));
-      }
-      EXPECT_EQ(model.scheduler().kv().used_blocks(), 0);
+  for (const auto& [exchange, replicate_up_to] :
+       {std::pair{DcpExchange::kAllToAll, 0}, std::pair{DcpExchange::kReduceScatter, 70},
+        std::pair{DcpExchange::kAllToAll, 310}}) {
+    ScheduledModel::Options options = options_of(GetParam());
+    options.model.exchange = exchange;
+    options.model.gather_rows = 128;
+    options.replicate_up_to = replicate_up_to;
+    options.max_num_batched_tokens = 190;
+    ScheduledModel model(options);
+    std::vector<std::uint64_t> ids;
+    for (const GoldenPrompt& prompt : golden_prompts())
+      ids.push_back(prompt.name == "len1500" ? 0 : model.submit(prompt.ids, 16, true));
+    model.run();
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] == 0) continue;
+      expect_golden(golden_prompts()[i], model.result(ids[i]),
+                    "replicated up to " + std::to_string(replicate_up_to) + ", exchange " +
+                        std::to_string(static_cast<int>(exchange)));
     }
+    EXPECT_EQ(model.scheduler().kv().used_blocks(), 0);
   }
 }
 
@@ -119,8 +119,7 @@ TEST_P(Layouts, ALongCopyPromptGivesTheSameAnswer) {
   EXPECT_EQ(many.generate(prompt, 64), one.generate(prompt, 64));
 }
 
-INSTANTIATE_TEST_SUITE_P(ContextParallel, Layouts,
-                         testing::Values(Layout{2, 2}, Layout{4, 2}, Layout{4, 4}, Layout{8, 8}),
+INSTANTIATE_TEST_SUITE_P(ContextParallel, Layouts, testing::Values(Layout{2, 2}, Layout{4, 2}, Layout{8, 8}),
                          testing::PrintToStringParamName());
 
 // Narrow rows are written by the same function whichever rank owns them, so they are the same bytes.

@@ -50,9 +50,9 @@ class Drafts : public testing::TestWithParam<std::string> {};
 // All prompts at once, cut into chunks, over ranks and placements; draft lengths change from step to step,
 // also to none.
 TEST_P(Drafts, GreedyTokensAreThoseOfTheTargetAlone) {
-  for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{2, 2}, Layout{4, 4}}) {
+  for (const Layout layout : {Layout{1, 1}, Layout{2, 2}, Layout{4, 4}}) {
     for (const std::int32_t replicate_up_to : {0, 80}) {
-      if (layout.dcp_ranks == 1 && replicate_up_to > 0) continue;
+      if ((layout.dcp_ranks == 2) != (replicate_up_to > 0)) continue;
       ScheduledModel::Options options = options_of(GetParam(), layout);
       options.replicate_up_to = replicate_up_to;
       options.max_num_batched_tokens = 190;
