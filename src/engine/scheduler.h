@@ -48,8 +48,8 @@ struct SchedulerOptions {
   std::int32_t replicate_up_to = 0;
   std::int32_t vocab = 0;
   std::int32_t most_drafts = 0;  // of a sequence in a step; 0: no speculation
-  std::int32_t draft_lookahead =
-      0;                      // rows past the newest token that the runner needs in order to draft so many
+  // Rows past the newest token that the runner needs in order to draft so many.
+  std::int32_t draft_lookahead = 0;
   bool shared_table = false;  // the runner's drafts keep a cache of their own (StepPlan::shared_table)
   bool prefix_caching = true;
   bool aligned_chunks = false;  // end chunks of a prompt at block boundaries where the budget allows
@@ -119,8 +119,8 @@ class Scheduler {
   std::span<const Delivery> apply(StepResult& result, Clock::time_point now);
 
   DecodeLoad decode_load(std::int32_t longest_sequence) const;
-  // Sequences of the last step that verified `drafts` drafts, all of them, and how many of those stood by
-  // position.
+  // Sequences of the last step that verified as many drafts as the policy before had asked for, and how many
+  // of these stood, by position.
   struct Verified {
     bool is_pure_decode = false;  // no prompt was in the step
     std::int32_t sequences = 0;
