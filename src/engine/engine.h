@@ -74,9 +74,9 @@ class Engine final : public EngineClient {
   Scheduler scheduler_;
   std::optional<SpeculationGate> gate_;
   StepSituation situation_;  // of the step under way
-  std::int32_t verifying_ =
-      0;                       // drafts that the step under way verifies: what was decided for the one before
-  std::int32_t drafting_ = 0;  // that it makes
+  // Drafts that the step under way verifies (what was decided for the one before), and that it makes.
+  std::int32_t verifying_ = 0;
+  std::int32_t drafting_ = 0;
   SpeculationStats speculation_;
   std::vector<std::unique_ptr<Sequence>> arrived_;
   std::vector<RequestId> cancelled_;
