@@ -70,7 +70,8 @@ TEST_P(Drafts, GreedyTokensAreThoseOfTheTargetAlone) {
         EXPECT_EQ(model.result(ids[i]).tokens, prompts()[i].greedy)
             << prompts()[i].name << " on " << layout.ranks << " ranks in groups of " << layout.dcp_ranks;
       }
-      EXPECT_GT(model.scheduler().counters().accepted_tokens, 0) << layout.ranks << " " << layout.dcp_ranks;
+      EXPECT_GT(model.scheduler().counters().speculation.accepted_tokens, 0)
+          << layout.ranks << " " << layout.dcp_ranks;
       EXPECT_EQ(model.scheduler().kv().used_blocks(), 0);
     }
   }

@@ -190,6 +190,8 @@ void Engine::step() {
   step_tokens_.count(static_cast<std::int64_t>(plan.tokens.size()));
   const auto deliveries = scheduler_.apply(result, ran);
   if (gate_) record_drafts(seconds(ran - begin));
+  if (const auto alarm = scheduler_.take_draft_alarm(); alarm && options_.on_warning)
+    options_.on_warning(*alarm);
   ++steps_;
   hand_out(deliveries);
   const auto end = Clock::now();
@@ -255,11 +257,11 @@ void Engine::publish(bool handing_out) {
   books_.recomputed_tokens = counters.recomputed_tokens;
   books_.preemptions = counters.preemptions;
   books_.sharded = counters.sharded;
-  speculation_.drafts = counters.drafts;
-  speculation_.draft_tokens = counters.draft_tokens;
-  speculation_.accepted_tokens = counters.accepted_tokens;
+  speculation_.drafts = counters.speculation.drafts;
+  speculation_.draft_tokens = counters.speculation.draft_tokens;
+  speculation_.accepted_tokens = counters.speculation.accepted_tokens;
   speculation_.undrafted_constraint = counters.undrafted_constraint;
-  std::ranges::copy(counters.accepted_at, speculation_.accepted_at.begin());
+  std::ranges::copy(counters.speculation.accepted_at, speculation_.accepted_at.begin());
   books_.speculation = speculation_;
   books_.prefix_queries = counters.prefix_queries;
   books_.prefix_hits = counters.prefix_hits;

@@ -33,6 +33,8 @@ struct EngineOptions {
   // Called once, on the engine's thread, after a step threw and every request was told. No further request is
   // taken; the process should end with this message.
   std::function<void(const Error&)> on_fatal;
+  // What an operator should know while requests go on; on the engine's thread. May be empty.
+  std::function<void(const std::string&)> on_warning = {};
 };
 
 class Engine final : public EngineClient {

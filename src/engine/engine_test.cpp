@@ -172,6 +172,32 @@ TEST(Engine, SpeculatesAsTheGateSaysAndCountsIt) {
   }
 }
 
+TEST(Engine, WarnsOnceOfADraftThatGuessesNoise) {
+  EngineOptions options = engine_options();
+  options.scheduler.most_drafts = 2;
+  options.scheduler.shared_table = true;
+  options.gate = {.most_drafts = 2, .adaptive = false};
+  std::vector<std::string> warnings;  // written before the last output is handed out
+  options.on_warning = [&](const std::string& what) { warnings.push_back(what); };
+  const SchedulerOptions& s = options.scheduler;
+  auto runner =
+      std::make_unique<FakeRunner>(FakeRunner::Options{.max_num_seqs = s.max_num_seqs,
+                                                       .max_num_batched_tokens = s.max_num_batched_tokens,
+                                                       .block_size = s.block_size,
+                                                       .kv_blocks = s.kv_blocks,
+                                                       .vocab = s.vocab,
+                                                       .shared_table = true,
+                                                       .drafts_noise = true});
+  auto engine = Engine::create(options, std::move(runner));
+  ASSERT_TRUE(engine.ok());
+  const auto inbox = std::make_shared<Inbox>();
+  ASSERT_TRUE((*engine)->submit(numbered(5, 380, 1), inbox));
+  EXPECT_EQ(inbox->wait().tokens, alone(prompt_of(5, 1, kVocab), 380, kVocab));
+  engine->reset();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("only 0 of the last 64 first drafts stood"));
+}
+
 TEST(Engine, RefusesBadRequestsWithoutCountingThem) {
   const auto engine = start(engine_options());
   const auto inbox = std::make_shared<Inbox>();

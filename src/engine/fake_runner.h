@@ -30,7 +30,8 @@ class FakeRunner final : public StepRunner {
     std::int32_t dcp_ranks = 1;
     std::int32_t vocab = 0;
     bool shared_table = false;
-    bool verify = true;  // every row of every sequence in every step, and the plan's own promises
+    bool drafts_noise = false;  // every draft is wrong; else three of four are right
+    bool verify = true;         // every row of every sequence in every step, and the plan's own promises
   };
   using Hash = std::uint64_t;
 
@@ -302,7 +303,8 @@ class FakeRunner final : public StepRunner {
     const auto guesses = static_cast<std::int32_t>(context >> 8U) % (work.drafts_wanted + 1);
     for (std::int32_t i = 0; i < std::abs(guesses); ++i) {
       const std::int32_t right = token_after(context, options_.vocab);
-      slot.drafts.push_back((context >> 16U) % 4 == 0 ? (right + 1) % options_.vocab : right);
+      const bool is_wrong = options_.drafts_noise || (context >> 16U) % 4 == 0;
+      slot.drafts.push_back(is_wrong ? (right + 1) % options_.vocab : right);
       context = chain(context, slot.drafts.back());
     }
     result_.gained.push_back(gained);

@@ -202,7 +202,7 @@ TEST(PlanCodec, AFarRunnerCannotTellTheDifference) {
     ++steps;
   }
   EXPECT_GT(steps, 100);
-  EXPECT_GT(drive.scheduler.counters().accepted_tokens, 50);
+  EXPECT_GT(drive.scheduler.counters().speculation.accepted_tokens, 50);
 }
 
 TEST(PlanCodec, RefusesEveryTruncationAndTheByteTooMany) {

@@ -48,7 +48,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   for (auto& rows : decoding_) rows.reserve(seqs);
   planned_.reserve(seqs);
   deliveries_.resize(seqs);
-  counters_.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
+  counters_.speculation.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   verified_.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   for (std::int32_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
 }
@@ -154,15 +154,14 @@ void Scheduler::take_tokens(Sequence& sequence, const SequenceWork& work, std::s
 
 void Scheduler::count_drafts(const SequenceWork& work, std::int32_t accepted) {
   const std::int32_t drafts = work.count - 1;
-  ++counters_.drafts;
-  counters_.draft_tokens += drafts;
-  counters_.accepted_tokens += accepted;
+  counters_.speculation.record(drafts, accepted);
+  // N-grams, which have no cache, may well find nothing in a text; a model that guesses nothing does not fit.
+  if (options_.shared_table) {
+    if (auto alarm = draft_alarm_.record(drafts, accepted)) draft_alarm_text_ = std::move(alarm);
+  }
   const bool is_full = drafts == verifying_;
   if (is_full) ++verified_.sequences;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(accepted); ++i) {
-    ++counters_.accepted_at[i];
-    if (is_full) ++verified_.accepted_at[i];
-  }
+  for (std::size_t i = 0; is_full && i < static_cast<std::size_t>(accepted); ++i) ++verified_.accepted_at[i];
 }
 
 // So many rows of known tokens are in the pool now.

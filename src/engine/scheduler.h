@@ -20,9 +20,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/admission.h"
@@ -32,6 +35,7 @@
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
 #include "kvcache/kv_cache.h"
+#include "speculative/draft_health.h"
 
 namespace tessera {
 
@@ -70,12 +74,8 @@ struct SchedulerCounters {
   std::int64_t recomputed_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t sharded = 0;  // sequences that went from replicated to sharded
-  // Speculation: steps of sequences with drafts, drafts verified, and how many of these stood, by position.
-  std::int64_t drafts = 0;
-  std::int64_t draft_tokens = 0;
-  std::int64_t accepted_tokens = 0;
-  std::vector<std::int64_t> accepted_at = {};  // [most_drafts]
-  std::int64_t undrafted_constraint = 0;       // steps of sequences that drafted nothing because of a grammar
+  SpeculationCounters speculation = {};
+  std::int64_t undrafted_constraint = 0;  // steps of sequences that drafted nothing because of a grammar
   std::int64_t prefix_queries = 0;
   std::int64_t prefix_hits = 0;
 };
@@ -127,6 +127,8 @@ class Scheduler {
     std::vector<std::int32_t> accepted_at;  // [most_drafts]
   };
   const Verified& verified() const { return verified_; }
+  // A sentence, once, when drafts turn out to be noise.
+  std::optional<std::string> take_draft_alarm() { return std::exchange(draft_alarm_text_, std::nullopt); }
 
   std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
@@ -215,6 +217,8 @@ class Scheduler {
   DraftPolicy policy_;          // of the plan under way
   std::int32_t verifying_ = 0;  // drafts that the policy of the plan before asked for
   Verified verified_;
+  DraftAlarm draft_alarm_;
+  std::optional<std::string> draft_alarm_text_;
   std::int32_t budget_ = 0;    // query tokens left in the plan under way
   std::int32_t gathered_ = 0;  // blocks whose rows the plan's sharded prefills gather
   bool preempted_in_step_ = false;

@@ -46,7 +46,7 @@ class RandomLoad {
   }
   std::int64_t preempted() const { return drive_.scheduler.counters().preemptions; }
   std::int64_t hits() const { return drive_.scheduler.counters().prefix_hits; }
-  std::int64_t accepted() const { return drive_.scheduler.counters().accepted_tokens; }
+  std::int64_t accepted() const { return drive_.scheduler.counters().speculation.accepted_tokens; }
   std::int64_t sharded() const { return drive_.scheduler.counters().sharded; }
 
  private:
