@@ -32,6 +32,16 @@ Result<void> SchedulerOptions::validate() const {
   return {};
 }
 
+SequenceLimits sequence_limits(const SchedulerOptions& options, std::vector<std::int32_t> end_tokens) {
+  return {.vocab = options.vocab,
+          .max_model_len = options.max_model_len,
+          .block_size = options.block_size,
+          .kv_blocks = options.kv_blocks * options.dcp_ranks,
+          .prefix_caching = options.prefix_caching,
+          .end_tokens = std::move(end_tokens),
+          .hash_key = options.hash_key};
+}
+
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
       // So that decodes alone never exceed the budget, and a prefill among them always gets a token.

@@ -64,6 +64,9 @@ struct SchedulerOptions {
   Result<void> validate() const;
 };
 
+// What requests are checked against before this scheduler sees them.
+SequenceLimits sequence_limits(const SchedulerOptions& options, std::vector<std::int32_t> end_tokens);
+
 struct SchedulerCounters {
   std::int64_t finished = 0;
   std::int64_t aborted = 0;

@@ -23,11 +23,7 @@ void decode_step(benchmark::State& state) {
                                  .kv_blocks = seqs * (kPrompt + kOutput) / 64 + seqs,
                                  .vocab = 163840,
                                  .hash_key = {.low = 1, .high = 2}};
-  const SequenceLimits limits{.vocab = options.vocab,
-                              .max_model_len = options.max_model_len,
-                              .block_size = options.block_size,
-                              .kv_blocks = options.kv_blocks,
-                              .hash_key = options.hash_key};
+  const SequenceLimits limits = sequence_limits(options, {});
   Scheduler scheduler(options);
   const auto sink = std::make_shared<NullSink>();
   for (std::int32_t i = 0; i < seqs; ++i) {
@@ -42,8 +38,14 @@ void decode_step(benchmark::State& state) {
   const auto run = [&] {
     const StepPlan& plan = scheduler.plan_step({});
     result.sampled.clear();
-    for (const SequenceWork& work : plan.work)
-      if (work.samples) result.sampled.emplace_back().token = ++token % options.vocab;
+    result.gained.clear();
+    result.drafted.clear();
+    for (const SequenceWork& work : plan.work) {
+      if (!work.samples) continue;
+      result.sampled.emplace_back().token = ++token % options.vocab;
+      result.gained.push_back(1);
+      result.drafted.push_back(0);
+    }
     benchmark::DoNotOptimize(scheduler.apply(result, {}));
     return plan.work.size();
   };
