@@ -45,11 +45,12 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
       gate_(options_.gate),
       seeds_(options_.seed) {
   const SchedulerOptions& s = options_.scheduler;
+  limits_ = sequence_limits(s, options_.end_tokens);
   info_ = {.vocab = s.vocab,
            .max_model_len = s.max_model_len,
            .block_size = s.block_size,
-           .kv_blocks = s.kv_blocks * s.dcp_ranks,
-           .kv_tokens = std::int64_t{s.kv_blocks} * s.dcp_ranks * s.block_size,
+           .kv_blocks = limits_.kv_blocks,
+           .kv_tokens = std::int64_t{limits_.kv_blocks} * s.block_size,
            .max_num_seqs = s.max_num_seqs,
            .max_num_batched_tokens = s.max_num_batched_tokens,
            .kv_cache_dtype = options_.kv_cache_dtype,
@@ -58,13 +59,6 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
            .dcp_ranks = s.dcp_ranks,
            .most_drafts = s.most_drafts,
            .fingerprint = options_.fingerprint};
-  limits_ = {.vocab = s.vocab,
-             .max_model_len = s.max_model_len,
-             .block_size = s.block_size,
-             .kv_blocks = s.kv_blocks * s.dcp_ranks,
-             .prefix_caching = s.prefix_caching,
-             .end_tokens = options_.end_tokens,
-             .hash_key = s.hash_key};
   thread_ = std::thread([this] { run(); });
 }
 

@@ -97,14 +97,7 @@ EngineOptions engine_options(std::int32_t kv_blocks = 200) {
 }
 
 std::unique_ptr<Engine> start(EngineOptions options, std::function<void(const StepPlan&)> before_step = {}) {
-  const SchedulerOptions& s = options.scheduler;
-  auto runner =
-      std::make_unique<FakeRunner>(FakeRunner::Options{.max_num_seqs = s.max_num_seqs,
-                                                       .max_num_batched_tokens = s.max_num_batched_tokens,
-                                                       .block_size = s.block_size,
-                                                       .kv_blocks = s.kv_blocks,
-                                                       .vocab = s.vocab,
-                                                       .shared_table = s.shared_table});
+  auto runner = std::make_unique<FakeRunner>(runner_options(options.scheduler));
   runner->before_step = std::move(before_step);
   auto engine = Engine::create(std::move(options), std::move(runner));
   EXPECT_TRUE(engine.ok());
@@ -179,15 +172,9 @@ TEST(Engine, WarnsOnceOfADraftThatGuessesNoise) {
   options.gate = {.most_drafts = 2, .adaptive = false};
   std::vector<std::string> warnings;  // written before the last output is handed out
   options.on_warning = [&](const std::string& what) { warnings.push_back(what); };
-  const SchedulerOptions& s = options.scheduler;
-  auto runner =
-      std::make_unique<FakeRunner>(FakeRunner::Options{.max_num_seqs = s.max_num_seqs,
-                                                       .max_num_batched_tokens = s.max_num_batched_tokens,
-                                                       .block_size = s.block_size,
-                                                       .kv_blocks = s.kv_blocks,
-                                                       .vocab = s.vocab,
-                                                       .shared_table = true,
-                                                       .drafts_noise = true});
+  FakeRunner::Options noise = runner_options(options.scheduler);
+  noise.drafts_noise = true;
+  auto runner = std::make_unique<FakeRunner>(noise);
   auto engine = Engine::create(options, std::move(runner));
   ASSERT_TRUE(engine.ok());
   const auto inbox = std::make_shared<Inbox>();

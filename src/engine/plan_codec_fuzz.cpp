@@ -6,19 +6,10 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "engine/plan_codec.h"
+#include "engine/plan_codec_limits.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // Limits as plan_codec_test has them: the seeds were written under these.
-  tessera::PlanDecoder decoder({.max_num_seqs = 4,
-                                .max_num_batched_tokens = 64,
-                                .max_model_len = 96,
-                                .block_size = 16,
-                                .kv_blocks = 32,
-                                .dcp_ranks = 2,
-                                .vocab = 997,
-                                .max_drafts = 3,
-                                .shared_table = true});
+  tessera::PlanDecoder decoder(tessera::kSeedLimits);
   const auto plan = decoder.decode({reinterpret_cast<const std::byte*>(data), size});
   if (!plan) return 0;
   std::vector<std::byte> again;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/test_seed.h"
+#include "engine/plan_codec_limits.h"
 #include "engine/scheduler_drive.h"
 
 namespace tessera {
@@ -18,15 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr PlanLimits kLimits{.max_num_seqs = 4,
-                             .max_num_batched_tokens = 64,
-                             .max_model_len = 96,
-                             .block_size = 16,
-                             .kv_blocks = 32,
-                             .dcp_ranks = 2,
-                             .vocab = 997,
-                             .max_drafts = 3,
-                             .shared_table = true};
+constexpr const PlanLimits& kLimits = kSeedLimits;
 
 SchedulerOptions scheduler_options() {
   SchedulerOptions options;
@@ -164,13 +157,7 @@ TEST(PlanCodec, CarriesEveryField) {
 // same results, with preemptions, shared prefixes, and tables that are only sent as changes.
 TEST(PlanCodec, AFarRunnerCannotTellTheDifference) {
   Drive drive(scheduler_options());
-  FakeRunner far({.max_num_seqs = kLimits.max_num_seqs,
-                  .max_num_batched_tokens = kLimits.max_num_batched_tokens,
-                  .block_size = kLimits.block_size,
-                  .kv_blocks = kLimits.kv_blocks,
-                  .dcp_ranks = kLimits.dcp_ranks,
-                  .vocab = kLimits.vocab,
-                  .shared_table = kLimits.shared_table});
+  FakeRunner far(runner_options(drive.options));
   PlanDecoder decoder(kLimits);
   std::mt19937 random(test_seed());
   std::vector<std::byte> bytes;

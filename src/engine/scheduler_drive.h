@@ -39,6 +39,18 @@ class NullSink final : public RequestSink {
   void on_output(const RequestOutput&) override {}
 };
 
+// A runner for this scheduler's plans.
+inline FakeRunner::Options runner_options(const SchedulerOptions& options, bool verify = true) {
+  return {.max_num_seqs = options.max_num_seqs,
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .block_size = options.block_size,
+          .kv_blocks = options.kv_blocks,
+          .dcp_ranks = options.dcp_ranks,
+          .vocab = options.vocab,
+          .shared_table = options.shared_table,
+          .verify = verify};
+}
+
 struct Drive {
   SchedulerOptions options;
   SequenceLimits limits;
@@ -52,22 +64,9 @@ struct Drive {
   explicit Drive(const SchedulerOptions& scheduler_options, std::vector<std::int32_t> end_tokens = {},
                  bool verify = true)
       : options(scheduler_options),
-        limits{.vocab = options.vocab,
-               .max_model_len = options.max_model_len,
-               .block_size = options.block_size,
-               .kv_blocks = options.kv_blocks * options.dcp_ranks,
-               .prefix_caching = options.prefix_caching,
-               .end_tokens = std::move(end_tokens),
-               .hash_key = options.hash_key},
+        limits(sequence_limits(options, std::move(end_tokens))),
         scheduler(options),
-        runner({.max_num_seqs = options.max_num_seqs,
-                .max_num_batched_tokens = options.max_num_batched_tokens,
-                .block_size = options.block_size,
-                .kv_blocks = options.kv_blocks,
-                .dcp_ranks = options.dcp_ranks,
-                .vocab = options.vocab,
-                .shared_table = options.shared_table,
-                .verify = verify}),
+        runner(runner_options(options, verify)),
         check_each_step(verify) {}
 
   Result<RequestId> submit(GenerationRequest request) {

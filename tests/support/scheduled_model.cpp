@@ -3,14 +3,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/scheduler_drive.h"
 
 namespace tessera::test {
 namespace {
-
-class NullSink final : public RequestSink {
- public:
-  void on_output(const RequestOutput&) override {}
-};
 
 SchedulerOptions scheduler_options(const ScheduledModel::Options& options, const TinyModel& model) {
   SchedulerOptions scheduler;
@@ -49,11 +45,7 @@ std::uint64_t ScheduledModel::submit(std::span<const std::int32_t> prompt, std::
   request.sampling.max_tokens = count;
   request.sampling.ignore_eos = true;
   if (all_logits) request.sampling.prompt_logprobs = 0;
-  const SequenceLimits limits{.vocab = options_.vocab,
-                              .max_model_len = options_.max_model_len,
-                              .block_size = options_.block_size,
-                              .kv_blocks = options_.kv_blocks * options_.dcp_ranks,
-                              .hash_key = {}};
+  const SequenceLimits limits = sequence_limits(options_, {});
   const std::uint64_t id = ++last_id_;
   auto sequence = prepare_sequence({id}, std::move(request), std::make_shared<NullSink>(), id, limits);
   TS_CHECK(sequence.ok(), sequence.error().message());
