@@ -2,33 +2,9 @@
 // sampled tokens.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "support/allocation_count.h"
 #include "support/golden.h"
 #include "support/tiny_model.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t size, std::align_val_t align) {
-  ++allocations;
-  const auto alignment = static_cast<std::size_t>(align);
-  if (void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment))
-    return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace tessera::test {
 namespace {
@@ -94,10 +70,10 @@ TEST(DecodeStep, AllocatesNothing) {
       view.visible_rows.clear();
       add(0, 100 + step, 1, true);
       add(1, 30 + step, 1, true);
-      const std::int64_t before = allocations;
+      const std::int64_t before = allocations();
       model.runner->step(plan);
       if (step >= 2) {
-        ASSERT_EQ(allocations - before, 0) << "decode step " << step << " on " << ranks << " ranks";
+        ASSERT_EQ(allocations() - before, 0) << "decode step " << step << " on " << ranks << " ranks";
       }
     }
   }

@@ -10,24 +10,12 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/synthetic_checkpoint.h"
 #include "model/rope.h"
+#include "support/f64_product.h"
 #include "support/sequence_driver.h"
 #include "support/tiny_model.h"
 
 namespace tessera::test {
 namespace {
-
-using Row = std::vector<double>;
-
-Row multiply(const HostMatrix& w, const Row& x) {
-  Row y(static_cast<std::size_t>(w.out));
-  std::vector<float> row(static_cast<std::size_t>(w.in));
-  for (std::int64_t o = 0; o < w.out; ++o) {
-    w.dequantise_row(o, row.data());
-    for (std::size_t i = 0; i < row.size(); ++i)
-      y[static_cast<std::size_t>(o)] += static_cast<double>(row[i]) * x[i];
-  }
-  return y;
-}
 
 Row normalise(const double* x, const std::vector<float>& weight, double eps) {
   double sum = 0;

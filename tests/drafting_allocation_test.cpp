@@ -1,35 +1,11 @@
 // Proposing allocates nothing once every proposal has its capacity, whatever the mixture of draft lengths.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "speculative/hidden_state_proposer.h"
 #include "speculative/model_proposer.h"
+#include "support/allocation_count.h"
 #include "support/draft_rig.h"
 #include "support/golden.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t size, std::align_val_t align) {
-  ++allocations;
-  const auto alignment = static_cast<std::size_t>(align);
-  if (void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment))
-    return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace tessera::test {
 namespace {
@@ -65,7 +41,7 @@ std::int64_t allocations_of_steps(Proposer& proposer, std::int64_t aux_width, st
   proposer.propose(work, aux, proposals);
   std::int64_t before = 0;
   for (std::int32_t step = 0; step < 20; ++step) {
-    if (step == 6) before = allocations;
+    if (step == 6) before = allocations();
     for (std::int32_t s = 0; s < kSeqs; ++s) {
       ProposerWork& one = work[static_cast<std::size_t>(s)];
       one.is_decode = true;
@@ -76,7 +52,7 @@ std::int64_t allocations_of_steps(Proposer& proposer, std::int64_t aux_width, st
     }
     proposer.propose(work, aux, proposals);
   }
-  return allocations - before;
+  return allocations() - before;
 }
 
 TEST(Proposing, AllocatesNothing) {

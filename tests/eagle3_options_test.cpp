@@ -13,11 +13,10 @@
 #include "model/rope.h"
 #include "speculative/draft_cache.h"
 #include "speculative/row_batch.h"
+#include "support/f64_product.h"
 
 namespace tessera::test {
 namespace {
-
-using Row = std::vector<double>;
 
 constexpr std::int32_t kTokens = 7;
 constexpr std::int64_t kHidden = 160;  // of synthetic::kSmallConfig
@@ -27,17 +26,6 @@ struct Options {
   bool norm_before_residual = false;
   bool norm_output = false;
 };
-
-Row multiply(const HostMatrix& w, const Row& x) {
-  Row y(static_cast<std::size_t>(w.out));
-  std::vector<float> row(static_cast<std::size_t>(w.in));
-  for (std::int64_t o = 0; o < w.out; ++o) {
-    w.dequantise_row(o, row.data());
-    for (std::size_t i = 0; i < row.size(); ++i)
-      y[static_cast<std::size_t>(o)] += static_cast<double>(row[i]) * x[i];
-  }
-  return y;
-}
 
 Row normalise(const Row& x, const std::vector<float>& weight, double eps) {
   double sum = 0;

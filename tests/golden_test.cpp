@@ -9,6 +9,7 @@
 #include <string>
 
 #include "support/sequence_driver.h"
+#include "verify/comparison.h"
 
 namespace tessera::test {
 namespace {
@@ -82,24 +83,6 @@ TEST(Golden, BatchInvariantModeIsBitEqualForAnyChunking) {
       EXPECT_EQ(driver.logits(), logits) << prompt.name << " in chunks of " << chunk;
     }
   }
-}
-
-// KL(reference || got) of one row of logits, in nats.
-double kl_divergence(const std::vector<float>& reference, const std::vector<float>& got) {
-  const auto log_sum = [](const std::vector<float>& logits) {
-    const double top = *std::ranges::max_element(logits);
-    double sum = 0;
-    for (const float x : logits) sum += std::exp(x - top);
-    return top + std::log(sum);
-  };
-  const double reference_sum = log_sum(reference);
-  const double got_sum = log_sum(got);
-  double kl = 0;
-  for (std::size_t v = 0; v < reference.size(); ++v) {
-    const double log_p = reference[v] - reference_sum;
-    kl += std::exp(log_p) * (log_p - (got[v] - got_sum));
-  }
-  return kl;
 }
 
 class Ranks : public testing::TestWithParam<int> {};

@@ -32,18 +32,6 @@ double log_sum_exp(const std::vector<float>& row) {
   return top + std::log(sum);
 }
 
-// KL(a || b) in nats.
-double divergence(const std::vector<float>& a, const std::vector<float>& b) {
-  const double a_sum = log_sum_exp(a);
-  const double b_sum = log_sum_exp(b);
-  double kl = 0;
-  for (std::size_t v = 0; v < a.size(); ++v) {
-    const double log_p = a[v] - a_sum;
-    kl += std::exp(log_p) * (log_p - (b[v] - b_sum));
-  }
-  return std::max(0.0, kl);
-}
-
 bool has_nan(const std::vector<float>& row) {
   return std::ranges::any_of(row, [](float x) { return std::isnan(x); });
 }
@@ -120,7 +108,7 @@ class Comparing {
     ++result_.unequal_rows;
     for (std::size_t v = 0; v < a.size(); ++v)
       result_.max_abs = std::max(result_.max_abs, std::abs(static_cast<double>(a[v]) - b[v]));
-    const double kl = divergence(a, b);
+    const double kl = std::max(0.0, kl_divergence(a, b));
     kl_sum_ += kl;
     if (kl > result_.max_kl) {
       result_.max_kl = kl;
@@ -145,6 +133,17 @@ class Comparing {
 };
 
 }  // namespace
+
+double kl_divergence(const std::vector<float>& a, const std::vector<float>& b) {
+  const double a_sum = log_sum_exp(a);
+  const double b_sum = log_sum_exp(b);
+  double kl = 0;
+  for (std::size_t v = 0; v < a.size(); ++v) {
+    const double log_p = a[v] - a_sum;
+    kl += std::exp(log_p) * (log_p - (b[v] - b_sum));
+  }
+  return kl;
+}
 
 Comparison compare(std::span<const VerifyPrompt> prompts, const Transcript& a, const Transcript& b) {
   Comparing comparing(prompts);

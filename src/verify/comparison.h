@@ -16,6 +16,10 @@ namespace tessera {
 // tell.
 inline constexpr double kTieGap = 1e-3;
 
+// KL(a || b) of two rows of logits, in nats; rounding may put it a little below 0, a NaN in a row makes it
+// NaN.
+double kl_divergence(const std::vector<float>& a, const std::vector<float>& b);
+
 struct TokenDifference {
   std::size_t prompt = 0;
   std::string pass;           // "free-running", "teacher-forced decode", "teacher-forced prefill", "together"

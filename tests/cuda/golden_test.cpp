@@ -10,6 +10,7 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "support/sequence_driver.h"
+#include "verify/comparison.h"
 
 namespace tessera::test {
 namespace {
@@ -48,24 +49,6 @@ TEST_F(GpuGolden, F32LogitsAreWithinOneThousandthAndGreedyTokensEqual) {
       }
     }
   }
-}
-
-// KL(reference || got) of one row of logits, in nats.
-double kl_divergence(const std::vector<float>& reference, const std::vector<float>& got) {
-  const auto log_sum = [](const std::vector<float>& logits) {
-    const double top = static_cast<double>(*std::ranges::max_element(logits));
-    double sum = 0;
-    for (const float x : logits) sum += std::exp(static_cast<double>(x) - top);
-    return top + std::log(sum);
-  };
-  const double reference_sum = log_sum(reference);
-  const double got_sum = log_sum(got);
-  double kl = 0;
-  for (std::size_t v = 0; v < reference.size(); ++v) {
-    const double log_p = static_cast<double>(reference[v]) - reference_sum;
-    kl += std::exp(log_p) * (log_p - (static_cast<double>(got[v]) - got_sum));
-  }
-  return kl;
 }
 
 struct Measured {
