@@ -8,6 +8,18 @@
 
 namespace tessera {
 
+void Backend::split_columns(const Tensor& x, const Parts& parts) {
+  TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
+  for (std::int64_t i = 0; i < parts.count; ++i)
+    copy(x.col_range(i * parts.first.cols, parts.first.cols), parts[i]);
+}
+
+void Backend::join_columns(const Parts& parts, const Tensor& x) {
+  TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
+  for (std::int64_t i = 0; i < parts.count; ++i)
+    copy(parts[i], x.col_range(i * parts.first.cols, parts.first.cols));
+}
+
 void Backend::verify(const Tensor& logits, std::span<const SamplingRow> rows,
                      std::span<const DraftDraw> drafts, std::span<SampledToken> results) {
   TS_CHECK(drafts.size() == rows.size(), drafts.size(), rows.size());

@@ -202,8 +202,8 @@ class Backend {
   // --- attention that ranks share (docs/explanation/context-parallelism.md)
   // -------------------------------------------------------------------------------------
   // x [tokens, count * width] cut by columns into parts [tokens, width], and put together again.
-  virtual void split_columns(const Tensor& x, const Parts& parts) = 0;
-  virtual void join_columns(const Parts& parts, const Tensor& x) = 0;
+  virtual void split_columns(const Tensor& x, const Parts& parts);  // backend.cpp: by copies
+  virtual void join_columns(const Parts& parts, const Tensor& x);   // likewise
   // out[t, h] = sum over p of exp(lses[p][t, h] - L) * outs[p][t, h], L = log of the sum over p of
   // exp(lses[p][t, h]): attention over all rows from attention over parts of them. outs [tokens, heads *
   // dim], lses [tokens, heads] f32; sums in f32, in order. A part with lse = -inf is not read; without any

@@ -112,8 +112,6 @@ class MeasuringBackend final : public Backend {
                      const Tensor&) override {
     no_work();
   }
-  void split_columns(const Tensor&, const Parts&) override { no_work(); }
-  void join_columns(const Parts&, const Tensor&) override { no_work(); }
   void merge_partials(const Parts&, const Parts&, std::int64_t, const Tensor&, const Tensor&) override {
     no_work();
   }

@@ -244,16 +244,6 @@ class CpuBackend final : public Backend {
     expanded_attention(pool_, expanded_, shape, scale, q, batch, kv, k_up, v_up, out, lse);
   }
 
-  void split_columns(const Tensor& x, const Parts& parts) override {
-    TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
-    for (std::int64_t i = 0; i < parts.count; ++i)
-      copy(x.col_range(i * parts.first.cols, parts.first.cols), parts[i]);
-  }
-  void join_columns(const Parts& parts, const Tensor& x) override {
-    TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
-    for (std::int64_t i = 0; i < parts.count; ++i)
-      copy(parts[i], x.col_range(i * parts.first.cols, parts.first.cols));
-  }
   void merge_partials(const Parts& outs, const Parts& lses, std::int64_t heads, const Tensor& out,
                       const Tensor& lse) override {
     check_f32(outs.first, out.rows, out.cols);

@@ -264,16 +264,6 @@ class CudaBackend final : public Backend {
                             q, batch, kv, out, lse, stream_.get());
   }
 
-  void split_columns(const Tensor& x, const Parts& parts) override {
-    TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
-    for (std::int64_t i = 0; i < parts.count; ++i)
-      copy(x.col_range(i * parts.first.cols, parts.first.cols), parts[i]);
-  }
-  void join_columns(const Parts& parts, const Tensor& x) override {
-    TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
-    for (std::int64_t i = 0; i < parts.count; ++i)
-      copy(parts[i], x.col_range(i * parts.first.cols, parts.first.cols));
-  }
   void merge_partials(const Parts& outs, const Parts& lses, std::int64_t heads, const Tensor& out,
                       const Tensor& lse) override {
     check_activation(outs.first, out.rows, out.cols);
