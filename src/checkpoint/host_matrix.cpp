@@ -17,8 +17,15 @@ const std::byte* at(const void* base, std::int64_t offset) {
   return static_cast<const std::byte*>(base) + offset;
 }
 
-// Columns to bytes of data; `cols` is a place where the format can be cut, or the width.
-std::int64_t data_bytes(WeightFormat format, std::int64_t cols) {
+template <class T>
+void widen(const void* row, std::int64_t count, float* dst) {
+  const T* values = static_cast<const T*>(row);
+  for (std::int64_t i = 0; i < count; ++i) dst[i] = static_cast<float>(values[i]);
+}
+
+}  // namespace
+
+std::int64_t stored_bytes(WeightFormat format, std::int64_t cols) {
   switch (format) {
     case WeightFormat::kF32:
       return cols * 4;
@@ -31,14 +38,6 @@ std::int64_t data_bytes(WeightFormat format, std::int64_t cols) {
   }
   return 0;
 }
-
-template <class T>
-void widen(const void* row, std::int64_t count, float* dst) {
-  const T* values = static_cast<const T*>(row);
-  for (std::int64_t i = 0; i < count; ++i) dst[i] = static_cast<float>(values[i]);
-}
-
-}  // namespace
 
 HostMatrix HostMatrix::row_range(std::int64_t first, std::int64_t count) const {
   TS_CHECK(first >= 0 && count >= 0 && first + count <= out, first, count, out);
@@ -60,7 +59,7 @@ HostMatrix HostMatrix::col_range(std::int64_t first, std::int64_t count) const {
   TS_CHECK(can_cut_columns(first) && can_cut_columns(first + count), first, count, in, name_of(format));
   HostMatrix part = *this;
   part.in = count;
-  part.data = at(data, data_bytes(format, first));
+  part.data = at(data, stored_bytes(format, first));
   if (format == WeightFormat::kInt4Group32) {
     part.scale = at(scale, first / kGroup * 2);
   } else if (format == WeightFormat::kFp8Block128) {
@@ -111,7 +110,7 @@ std::int64_t HostMatrix::bytes() const {
   if (format == WeightFormat::kInt4Group32) scales = out * (in / kGroup) * 2;
   if (format == WeightFormat::kFp8Block128)
     scales = blocks(scale_row_offset + out, kBlock) * blocks(in, kBlock) * 4;
-  return out * data_bytes(format, in) + scales;
+  return out * stored_bytes(format, in) + scales;
 }
 
 }  // namespace tessera

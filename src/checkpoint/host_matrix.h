@@ -31,6 +31,9 @@ constexpr std::string_view name_of(WeightFormat format) {
   return "?";
 }
 
+// Columns of a row to bytes of data; `cols` is a place where the format can be cut, or the width.
+std::int64_t stored_bytes(WeightFormat format, std::int64_t cols);
+
 // y = x W^T with W [out, in]. The bytes belong to the Checkpoint, which must outlive this view.
 struct HostMatrix {
   WeightFormat format = WeightFormat::kBF16;

@@ -11,20 +11,6 @@ namespace {
 // Of a part that is on its way at a time.
 constexpr std::int64_t kStagingBytes = std::int64_t{128} << 20;
 
-std::int64_t row_bytes(WeightFormat format, std::int64_t cols) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return cols * 4;
-    case WeightFormat::kBF16:
-      return cols * 2;
-    case WeightFormat::kFp8Block128:
-      return cols;
-    case WeightFormat::kInt4Group32:
-      return cols / 2;
-  }
-  return 0;
-}
-
 // The matrix of scales that belongs to a part: its rows, and bytes a row.
 struct ScaleShape {
   std::int64_t rows = 0;
@@ -113,7 +99,7 @@ WeightStack WeightStore::empty(WeightFormat format, std::int64_t count, std::int
 
 void WeightStore::fill_rows(const WeightStack& stack, std::int64_t index, std::int64_t first_row,
                             const HostMatrix& part) {
-  const std::int64_t bytes_a_row = row_bytes(part.format, part.in);
+  const std::int64_t bytes_a_row = stored_bytes(part.format, part.in);
   const ScaleShape scales = scale_shape(part);
   const std::size_t data_bytes = aligned(bytes_a_row * part.out);
   std::byte* data = staging(data_bytes + aligned(scales.rows * scales.row_bytes));
@@ -142,7 +128,7 @@ void WeightStore::fill_rows(const WeightStack& stack, std::int64_t index, std::i
 void WeightStore::fill(const WeightStack& stack, std::int64_t index, std::span<const HostMatrix> parts) {
   std::int64_t row = 0;
   for (const HostMatrix& part : parts) {
-    const std::int64_t step = std::max<std::int64_t>(1, kStagingBytes / row_bytes(part.format, part.in));
+    const std::int64_t step = std::max<std::int64_t>(1, kStagingBytes / stored_bytes(part.format, part.in));
     for (std::int64_t first = 0; first < part.out; first += step) {
       fill_rows(stack, index, row + first, part.row_range(first, std::min(step, part.out - first)));
     }
