@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -17,8 +18,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// What bash would offer for `line`, whose last word is being typed; the program is a shell function that
-// prints the help of a real CLI11 app.
+// What bash would offer for `line`, whose last word is being typed, in a folder without files (whose names it
+// would offer too); the program is a shell function that prints the help of a real CLI11 app.
 std::string offered(const std::string& line) {
   CLI::App app("Does things.", "prog-x");
   bool quiet = false;
@@ -29,9 +30,12 @@ std::string offered(const std::string& line) {
   serve->add_option("--foreign", value, "Hidden")->group("");
   CLI::App* plan = app.add_subcommand("plan", "Plan");
   plan->add_subcommand("check", "Check");
-  const std::string file = testing::TempDir() + "completion_" + std::to_string(getpid());
+  const std::filesystem::path script_file =
+      std::filesystem::path(testing::TempDir()) / ("completion_" + std::to_string(getpid()));
+  const std::filesystem::path folder = script_file.string() + ".cwd";
+  std::filesystem::create_directory(folder);
   {
-    std::ofstream script(file);
+    std::ofstream script(script_file);
     script << "prog-x() {\ncase \"$*\" in\n--help) cat <<'E'\n"
            << app.help() << "\nE\n;;\n'serve --help') cat <<'E'\n"
            << serve->help() << "\nE\n;;\n'plan --help') cat <<'E'\n"
@@ -39,11 +43,13 @@ std::string offered(const std::string& line) {
            << *completion_script("prog-x", "bash") << "COMP_WORDS=(" << line
            << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_prog_x\necho \"${COMPREPLY[*]}\"\n";
   }
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("cd / && bash " + file).c_str(), "r"), pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
+      popen(("cd " + folder.string() + " && bash " + script_file.string()).c_str(), "r"), pclose);
   std::string out;
   std::array<char, 256> buffer{};
   while (fgets(buffer.data(), static_cast<int>(buffer.size()), pipe.get()) != nullptr) out += buffer.data();
-  std::remove(file.c_str());
+  std::filesystem::remove(script_file);
+  std::filesystem::remove(folder);
   return out;
 }
 
