@@ -191,6 +191,7 @@ class Verbs {
         [this](const Session& s) { return run_report(report_, s); },
         "  tessera-stack report --output stack.md\n  tessera-stack report --html --output stack.html\n");
     report->add_flag("--html", report_.html, "One self-contained page instead of Markdown");
+    report->add_flag("--check", report_.check, "Run each bucket's check commands in a temporary checkout");
     report->add_option("--output,-o", report_.output, "Where to write it (default: stdout)")
         ->type_name("FILE");
     CLI::App* pr = verb(
@@ -201,8 +202,12 @@ class Verbs {
     pr->add_option("--output,-o", pr_.output, "Folder for the texts (default: pr/ beside the plan)")
         ->type_name("DIR");
     pr->add_option("--mode", pr_.mode,
-                   "independent: topics without unmerged needs; cumulative: with the commits below")
-        ->check(CLI::IsMember({"independent", "cumulative"}));
+                   "independent: topics without unmerged needs; cumulative: with the commits below; "
+                   "consolidated: one for all upstream topics, on a branch of its own")
+        ->check(CLI::IsMember({"independent", "cumulative", "consolidated"}));
+    pr->add_option("--title", pr_.title, "Title of the consolidated one (default: from the plan's name)");
+    pr->add_flag("--check", pr_.check, "Run each bucket's check commands for the test results");
+    pr->add_flag("--force", pr_.force, "Overwrite the consolidated branch when somebody else moved it");
     CLI::Option* send =
         pr->add_flag("--send", pr_.send, "Open or refresh drafts; the token comes from GITHUB_TOKEN");
     pr->add_option("--to", pr_.to, "Target repository")->type_name("OWNER/NAME")->needs(send);

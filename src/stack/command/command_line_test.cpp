@@ -296,6 +296,49 @@ TEST_F(CommandLine, WhatGoesOutSaysAndRebuildsTheSame) {
   EXPECT_EQ(run({"pr", "--send", "--to", "a/b"}).code, 3);                         // no token
 }
 
+TEST_F(CommandLine, AConsolidatedPullRequestIsOneCommitATopic) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  EXPECT_EQ(run({"pr", "--mode", "consolidated", "--bucket", "user"}).code, 3);
+  const Answer answer = run({"pr", "--mode", "consolidated", "--title", "[App] All of it"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("git push <your fork> tessera/demo/consolidated"));
+  // Both upstream topics in line order, nothing local, one tree with the topic that stands on the other.
+  EXPECT_EQ(repository_.git("log --format=%s --reverse main..tessera/demo/consolidated"), "helper\nuser");
+  EXPECT_EQ(repository_.git("diff tessera/demo/user tessera/demo/consolidated"), "");
+  std::ifstream file(work_ / "pr/consolidated.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, AllOf(HasSubstr("# [App] All of it"), HasSubstr("One commit a topic"),
+                          HasSubstr("Tessera-Topic: demo/consolidated"), Not(HasSubstr("scripts"))));
+  EXPECT_EQ(run({"split", "--json"}).json()["stale"].size(), 0u);
+  const std::string tip = repository_.git("rev-parse tessera/demo/consolidated");
+  ASSERT_EQ(run({"pr", "--mode", "consolidated"}).code, 0);
+  EXPECT_EQ(repository_.git("rev-parse tessera/demo/consolidated"), tip);  // twice, the same commit
+  repository_.git("branch -f tessera/demo/consolidated main");
+  EXPECT_EQ(run({"pr", "--mode", "consolidated"}).code, 4);
+  EXPECT_EQ(run({"pr", "--mode", "consolidated", "--force"}).code, 0);
+  add_to_plan("\n[[bucket]]\nname = \"consolidated\"\ntake = []\n");
+  EXPECT_THAT(run({"plan", "check"}).err, HasSubstr("which are ours"));
+}
+
+TEST_F(CommandLine, ChecksStandInReportAndPullRequestWithOrWithoutTheirResult) {
+  init();
+  add_to_plan(
+      "\n[[bucket]]\nname = \"all\"\ntake = [\"glob:**\"]\ncheck = [\"grep -q brand_new app/a.py\", "
+      "\"false\"]\n");
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  EXPECT_THAT(run({"report"}).out, HasSubstr("Check, not run: `false`"));
+  EXPECT_THAT(run({"report", "--check"}).out,
+              AllOf(HasSubstr("1 of 2"), HasSubstr("Check failed with status 1: `false`")));
+  ASSERT_EQ(run({"pr", "--check"}).code, 0);
+  std::ifstream file(work_ / "pr/all.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, AllOf(HasSubstr("`grep -q brand_new app/a.py`: passes"), HasSubstr("`false`: fails")));
+}
+
 TEST_F(CommandLine, HelpCompletionAndManualAreMadeFromOneDefinition) {
   EXPECT_EQ(run({"--help"}).code, 0);
   EXPECT_THAT(run({"init", "--help"}).out, HasSubstr("Examples:"));

@@ -1,4 +1,4 @@
-// report, pr, export, show --patch: what goes to other people, and what came from them.
+// report, export, show --patch: what goes to other people, and what came from them.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -8,22 +8,9 @@
 #include "stack/object/printable.h"
 #include "stack/patch/examine.h"
 #include "stack/publish/bundle.h"
-#include "stack/publish/github.h"
-#include "stack/publish/http.h"
-#include "stack/publish/pull_request.h"
 #include "stack/publish/series.h"
 
 namespace tessera::stack {
-namespace {
-
-Result<void> write_file(const std::filesystem::path& path, std::string_view bytes) {
-  std::error_code failed;
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), failed);
-  return save_text(path.string(), bytes);
-}
-
-}  // namespace
-
 Result<Exit> run_report(const ReportOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
   TS_TRY(const Workspace workspace, open_workspace(path));
@@ -34,121 +21,24 @@ Result<Exit> run_report(const ReportOptions& options, const Session& session) {
     if (options.output.empty()) {
       if (!session.json) session.out << text;
     } else if (!session.dry_run) {
-      TS_TRY(write_file(options.output, text));
+      TS_TRY(save_below(options.output, text));
     }
     session.answer("report", {{"verdict", "no difference"}, {"file", options.output}});
     return Exit::kTrue;
   }
   TS_TRY(const StackState state, open_state(session));
-  TS_TRY(const Report report, collect_report(state));
+  TS_TRY(const Report report, collect_report(state, options.check));
   const Document document = report_document(report);
   const std::string text = options.html ? to_html(document) : to_markdown(document);
   if (options.output.empty()) {
     if (!session.json) session.out << text;
   } else if (!session.dry_run) {
-    TS_TRY(write_file(options.output, text));
+    TS_TRY(save_below(options.output, text));
   }
   const std::string verdict = verdict_of(report);
   if (!options.output.empty()) session.say("wrote " + options.output + ": " + verdict);
   session.answer("report", {{"verdict", verdict}, {"file", options.output}});
   return state.verification.is_true({}) ? Exit::kTrue : Exit::kFalse;
-}
-
-Result<Exit> run_pull_requests(const PullRequestOptions& options, const Session& session) {
-  TS_TRY(const StackState state, open_state(session));
-  TS_TRY(const Report report, collect_report(state));
-  const Plan& plan = state.workspace.plan();
-  if (!options.bucket.empty() && !plan.find_bucket(options.bucket))
-    return Error{ErrorKind::kNotFound, state.workspace.plan_name(),
-                 "No bucket is called '" + options.bucket + "'."};
-  std::string body_template;
-  if (!plan.pr_template.empty()) {
-    TS_TRY(body_template, load_text(state.workspace.file.beside(plan.pr_template)));
-  }
-  const PullRequestMode mode =
-      options.mode == "cumulative" ? PullRequestMode::kCumulative : PullRequestMode::kIndependent;
-  nlohmann::ordered_json texts = nlohmann::ordered_json::array();
-  std::vector<std::vector<std::string>> rows;
-  std::optional<GitHub> github;
-  CurlClient client;
-  if (options.send) {
-    const std::size_t slash = options.to.find('/');
-    if (slash == std::string::npos)
-      return Error{ErrorKind::kInvalidArgument, "--to",
-                   "The target repository reads OWNER/NAME, found '" + options.to + "'."};
-    if (session.github_token.empty())
-      return Error{ErrorKind::kInvalidArgument, "GITHUB_TOKEN",
-                   "--send needs a token in the environment variable GITHUB_TOKEN."};
-    GitHubOptions open{.token = session.github_token,
-                       .owner = options.to.substr(0, slash),
-                       .repository = options.to.substr(slash + 1),
-                       .head_owner = options.fork,
-                       .base = options.onto,
-                       .wait = session.wait};
-    if (!options.api.empty()) open.api = options.api;
-    if (!session.quiet)
-      open.log = [&session](const std::string& line) { session.err << printable(line) << '\n'; };
-    TS_TRY(GitHub opened, GitHub::open(client, std::move(open)));
-    github.emplace(std::move(opened));
-  }
-  for (const ReportBucket& bucket : report.buckets) {
-    if (bucket.kind != "upstream" || (!options.bucket.empty() && bucket.name != options.bucket)) continue;
-    const Bucket& planned = plan.buckets[static_cast<std::size_t>(*plan.find_bucket(bucket.name))];
-    PullRequestInput input{
-        .bucket = bucket,
-        .topic_id = plan.name + "/" + bucket.name,
-        .mode = mode,
-        .title_tags = plan.title_tags,
-        .body_template = body_template,
-        .sign_off = plan.sign_off ? (planned.author.empty() ? plan.author : planned.author) : "",
-        .co_authors = planned.co_authors};
-    for (const ReportBucket& other : report.buckets) {
-      if (other.kind == "upstream")
-        input.stack.push_back({other.name, other.title, other.link, other.status, other.name == bucket.name});
-    }
-    for (const std::string& need : bucket.needs) {
-      const auto below = std::ranges::find(report.buckets, need, &ReportBucket::name);
-      if (below != report.buckets.end() && below->status != "merged") input.unmerged_needs.push_back(need);
-    }
-    for (std::size_t i = 0; i < plan.benchmarks.size(); ++i) {
-      if (std::ranges::find(plan.benchmarks[i].about, bucket.name) == plan.benchmarks[i].about.end())
-        continue;
-      std::ranges::copy_if(report.benchmarks, std::back_inserter(input.benchmarks),
-                           [&](const BenchRow& row) { return row.source == plan.benchmarks[i].file; });
-    }
-    input.touches_tests = std::ranges::any_of(
-        bucket.files, [](const std::string& path) { return path.find("test") != std::string::npos; });
-    for (const Edit& edit : plan.edits) {
-      if (edit.bucket == bucket.name) input.edits.push_back(edit.path);
-    }
-    const PullRequestText text = write_pull_request(input);
-    const std::filesystem::path file =
-        std::filesystem::path(options.output.empty() ? state.workspace.file.beside("pr") : options.output) /
-        (bucket.name + ".md");
-    if (!session.dry_run) {
-      TS_TRY(write_file(file, "# " + text.title + "\n\n" + text.body));
-    }
-    nlohmann::ordered_json entry{
-        {"bucket", bucket.name}, {"title", text.title}, {"file", file.string()}, {"warnings", text.warnings}};
-    std::string sent = input.unmerged_needs.empty() ? "ready" : "waits for " + input.unmerged_needs.front();
-    const bool goes = github && !session.dry_run &&
-                      (mode == PullRequestMode::kCumulative || input.unmerged_needs.empty()) &&
-                      !bucket.commit.empty();
-    if (goes) {
-      TS_TRY(const SentDraft draft,
-             github->send(
-                 {.topic = input.topic_id, .branch = bucket.branch, .title = text.title, .body = text.body}));
-      sent = std::string(name_of(draft.outcome)) + " " + draft.url;
-      entry["sent"] = {{"outcome", name_of(draft.outcome)}, {"number", draft.number}, {"url", draft.url}};
-      for (const std::string& warning : draft.warnings) session.warn(warning);
-    }
-    rows.push_back({bucket.name, sent, file.string()});
-    for (const std::string& warning : text.warnings) rows.push_back({"", "note", warning});
-    texts.push_back(std::move(entry));
-  }
-  if (!session.json && !session.quiet) session.out << table(rows);
-  session.answer("pr", {{"pull_requests", texts}});
-  return Exit::kTrue;
 }
 
 Result<Exit> run_export(const ExportOptions& options, const Session& session) {
@@ -166,7 +56,7 @@ Result<Exit> run_export(const ExportOptions& options, const Session& session) {
     TS_TRY(const std::string bytes, make_bundle(repository, refs, {state.workspace.target.id}));
     const std::string file = options.output.empty() ? plan.name + ".bundle" : options.output;
     if (!session.dry_run) {
-      TS_TRY(write_file(file, bytes));
+      TS_TRY(save_below(file, bytes));
     }
     session.say("wrote " + file + ": " + std::to_string(refs.size()) + " branches");
     session.answer("export", {{"format", "bundle"}, {"files", {file}}});
@@ -191,7 +81,7 @@ Result<Exit> run_export(const ExportOptions& options, const Session& session) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array();
   for (const auto& [name, bytes] : files) {
     if (!session.dry_run) {
-      TS_TRY(write_file(folder / name, bytes));
+      TS_TRY(save_below(folder / name, bytes));
     }
     names.push_back((folder / name).string());
   }

@@ -113,7 +113,7 @@ Result<Exit> run_split(const SplitOptions& options, const Session& session) {
   for (const Ref& ref : all.workspace.repository.list_refs(prefix)) {
     const std::string name = ref.name.substr(prefix.size());
     const auto bucket = plan.find_bucket(name);
-    if (name == "integration" ||
+    if (is_reserved(name) ||
         (bucket && plan.buckets[static_cast<std::size_t>(*bucket)].kind != BucketKind::kDrop))
       continue;
     session.say("stale: " + ref.name.substr(11) + " belongs to no topic of the plan; git branch -D " +

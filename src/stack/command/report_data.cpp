@@ -6,6 +6,7 @@
 
 #include "stack/atom/glob.h"
 #include "stack/command/atom_view.h"
+#include "stack/command/checkout.h"
 #include "stack/command/target_ground.h"
 #include "stack/move/upstream.h"
 #include "stack/object/digest.h"
@@ -33,8 +34,9 @@ std::string class_of(const Listing& listing, const Atom& atom) {
 
 class Collector {
  public:
-  explicit Collector(const StackState& state)
+  Collector(const StackState& state, bool with_checks)
       : state_(state),
+        with_checks_(with_checks),
         workspace_(state.workspace),
         plan_(state.workspace.plan()),
         listing_(state.workspace.listing) {}
@@ -53,7 +55,9 @@ class Collector {
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
       if (plan_.buckets[b].kind == BucketKind::kDrop) order.push_back(static_cast<std::int32_t>(b));
     }
-    for (const std::int32_t bucket : order) add_bucket(bucket);
+    for (const std::int32_t bucket : order) {
+      TS_TRY(add_bucket(bucket));
+    }
     report_.map.target = short_of(workspace_.target.id);
     report_.map.integration =
         state_.composition.integration ? short_of(*state_.composition.integration) : "integration";
@@ -110,7 +114,7 @@ class Collector {
                                 "tessera-stack split && tessera-stack integrate && tessera-stack verify");
   }
 
-  void add_bucket(std::int32_t at) {
+  Result<void> add_bucket(std::int32_t at) {
     const Bucket& bucket = plan_.buckets[static_cast<std::size_t>(at)];
     ReportBucket out{.name = bucket.name,
                      .kind = std::string(name_of(bucket.kind)),
@@ -173,8 +177,18 @@ class Collector {
       out.branch = topic.ref.substr(11);
       if (topic.conflicts.empty() && !topic.is_empty) out.commit = to_hex(topic.commit);
       report_.map.topics.push_back({bucket.name, out.kind, caption, out.needs});
+      if (with_checks_ && !out.commit.empty() && !bucket.check.empty()) {
+        TS_TRY(const std::vector<CheckResult> results,
+               run_checks(workspace_.repository, topic.tree, bucket.check));
+        for (const CheckResult& result : results)
+          out.checks.push_back({result.command, result.status, result.last_line});
+      }
+    }
+    if (out.checks.empty()) {
+      for (const std::string& command : bucket.check) out.checks.push_back({command});
     }
     report_.buckets.push_back(std::move(out));
+    return {};
   }
 
   void add_paths() {
@@ -214,6 +228,7 @@ class Collector {
   }
 
   const StackState& state_;
+  const bool with_checks_;
   const Workspace& workspace_;
   const Plan& plan_;
   const Listing& listing_;
@@ -236,6 +251,8 @@ Result<StackState> open_state(const Session& session) {
                     std::move(verification)};
 }
 
-Result<Report> collect_report(const StackState& state) { return Collector(state).collect(); }
+Result<Report> collect_report(const StackState& state, bool with_checks) {
+  return Collector(state, with_checks).collect();
+}
 
 }  // namespace tessera::stack

@@ -18,6 +18,7 @@ struct StackState {
 };
 Result<StackState> open_state(const Session& session);
 
-Result<Report> collect_report(const StackState& state);
+// `with_checks`: the buckets' commands run, each in a temporary checkout of its topic.
+Result<Report> collect_report(const StackState& state, bool with_checks);
 
 }  // namespace tessera::stack

@@ -82,6 +82,7 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session);
 
 struct ReportOptions {
   bool html = false;
+  bool check = false;  // run the buckets' check commands
   std::string output;  // empty: stdout
 };
 Result<Exit> run_report(const ReportOptions& options, const Session& session);
@@ -89,7 +90,10 @@ Result<Exit> run_report(const ReportOptions& options, const Session& session);
 struct PullRequestOptions {
   std::string bucket;                // empty: all upstream ones
   std::string output;                // folder; empty: pr/ beside the plan
-  std::string mode = "independent";  // or "cumulative"
+  std::string mode = "independent";  // or "cumulative", "consolidated"
+  std::string title;                 // of the consolidated one; empty: made from the plan's name
+  bool check = false;                // run the buckets' check commands
+  bool force = false;                // overwrite the consolidated branch when somebody else moved it
   bool send = false;
   std::string to;             // OWNER/NAME of the target repository
   std::string fork;           // owner of the fork that holds the branches

@@ -40,12 +40,37 @@ class TopicWriter {
       by_bucket_[bucket] = topic;
       out.topics.push_back(std::move(topic));
     }
-    out.integration_ref = "refs/heads/" + plan_.prefix + "/integration";
+    out.integration_ref = "refs/heads/" + plan_.prefix + "/" + std::string(kIntegrationBranch);
     const bool complete = std::ranges::all_of(out.topics, [](const Topic& t) { return t.conflicts.empty(); });
     if (complete) {
       TS_TRY(integrate(out));
     }
     return out;
+  }
+
+  // One commit a topic that is not empty, each with all that came before it.
+  Result<TopicLine> line_up(const std::vector<Topic>& topics, std::string ref, BranchShape shape) {
+    TopicLine line{.ref = std::move(ref), .commit = workspace_.target.id, .tree = workspace_.target.tree};
+    std::vector<std::int32_t> done;
+    for (const Topic& topic : topics) {
+      done.push_back(topic.bucket);
+      if (topic.is_empty) continue;
+      TS_TRY(const TreeComposer::Composed composed, trees_.compose(workspace_.target.tree, set_of(done)));
+      line.tree = composed.tree;
+      line.buckets.push_back(topic.bucket);
+      const Bucket& owner = bucket(topic.bucket);
+      const std::string& author = owner.author.empty() ? plan_.author : owner.author;
+      if (shape == BranchShape::kLinear) {
+        TS_TRY(line.commit, commit(line.tree, {line.commit}, author, message_of(plan_, owner, author)));
+      } else {
+        // The merge's tree is composed, not merged. First parents read as a table of contents.
+        TS_TRY(line.commit,
+               commit(line.tree, {line.commit, topic.commit}, plan_.author,
+                      "Merge " + owner.name + "\n\n" + (owner.title.empty() ? "" : owner.title + "\n\n") +
+                          "Tessera-Topic: " + plan_.name + "/" + owner.name + "\n"));
+      }
+    }
+    return line;
   }
 
  private:
@@ -137,28 +162,9 @@ class TopicWriter {
   }
 
   Result<void> integrate(Composition& out) {
-    Oid tip = workspace_.target.id;
-    Oid tree = workspace_.target.tree;
-    std::vector<std::int32_t> done;
-    for (const Topic& topic : out.topics) {
-      done.push_back(topic.bucket);
-      if (topic.is_empty) continue;
-      TS_TRY(const TreeComposer::Composed composed, trees_.compose(workspace_.target.tree, set_of(done)));
-      tree = composed.tree;
-      const Bucket& owner = bucket(topic.bucket);
-      const std::string& author = owner.author.empty() ? plan_.author : owner.author;
-      if (plan_.shape == BranchShape::kLinear) {
-        TS_TRY(tip, commit(tree, {tip}, author, message_of(plan_, owner, author)));
-      } else {
-        // The merge's tree is composed, not merged. First parents read as a table of contents.
-        TS_TRY(tip,
-               commit(tree, {tip, topic.commit}, plan_.author,
-                      "Merge " + owner.name + "\n\n" + (owner.title.empty() ? "" : owner.title + "\n\n") +
-                          "Tessera-Topic: " + plan_.name + "/" + owner.name + "\n"));
-      }
-    }
-    out.integration = tip;
-    out.integration_tree = tree;
+    TS_TRY(const TopicLine line, line_up(out.topics, out.integration_ref, plan_.shape));
+    out.integration = line.commit;
+    out.integration_tree = line.tree;
     return {};
   }
 
@@ -185,6 +191,28 @@ Result<Signature> plan_signature(const Plan& plan, const std::string& person) {
 
 Result<Composition> compose_topics(Workspace& workspace, const Graph& graph, const Ground& ground) {
   return TopicWriter(workspace, graph, ground).write();
+}
+
+Result<TopicLine> consolidate_topics(Workspace& workspace, const Graph& graph, const Ground& ground,
+                                     const Composition& composition) {
+  const Plan& plan = workspace.plan();
+  std::vector<Topic> topics;
+  for (const Topic& topic : composition.topics) {
+    const Bucket& bucket = plan.buckets[static_cast<std::size_t>(topic.bucket)];
+    if (bucket.kind != BucketKind::kUpstream) continue;
+    if (!topic.conflicts.empty()) {
+      return Error{ErrorKind::kConflict, workspace.plan_name(),
+                   "The topic " + bucket.name +
+                       " conflicts at the target, so the line of all topics has a "
+                       "gap; tessera-stack rebase --onto " +
+                       plan.target.substr(0, 12) + " lists the conflicts."};
+    }
+    topics.push_back(topic);
+  }
+  // An upstream topic never needs a local one, so what is left of the line order is one, too.
+  return TopicWriter(workspace, graph, ground)
+      .line_up(topics, "refs/heads/" + plan.prefix + "/" + std::string(kConsolidatedBranch),
+               BranchShape::kLinear);
 }
 
 }  // namespace tessera::stack

@@ -32,8 +32,21 @@ struct Composition {
   std::string integration_ref;
 };
 
+// The commits of several topics in a line, and what is at its end.
+struct TopicLine {
+  std::string ref;
+  Oid commit;
+  Oid tree;
+  std::vector<std::int32_t> buckets{};  // in the order of their commits; empty ones are left out
+};
+
 // Commits are written to the object database; no ref changes. Same inputs, same ids.
 Result<Composition> compose_topics(Workspace& workspace, const Graph& graph, const Ground& ground);
+
+// Every upstream topic as one commit, in line order on the target: the branch of a consolidated pull request.
+// Refused when one of them conflicts there.
+Result<TopicLine> consolidate_topics(Workspace& workspace, const Graph& graph, const Ground& ground,
+                                     const Composition& composition);
 
 // "Name <mail>" as a signature at the plan's date.
 Result<Signature> plan_signature(const Plan& plan, const std::string& person);

@@ -154,4 +154,11 @@ struct Plan {
   std::optional<std::int32_t> find_bucket(std::string_view bucket_name) const;
 };
 
+// Branches beside the topics that we make ourselves, so no bucket may be called so.
+inline constexpr std::string_view kIntegrationBranch = "integration";
+inline constexpr std::string_view kConsolidatedBranch = "consolidated";
+inline bool is_reserved(std::string_view bucket_name) {
+  return bucket_name == kIntegrationBranch || bucket_name == kConsolidatedBranch;
+}
+
 }  // namespace tessera::stack

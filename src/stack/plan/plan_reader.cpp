@@ -152,10 +152,10 @@ Result<Bucket> read_bucket(TomlTable table, const std::string& file) {
                 .pins = {},
                 .line = table.line()};
   TS_TRY(table.required_text("name", bucket.name));
-  if (!is_name(bucket.name) || bucket.name == "integration") {
+  if (!is_name(bucket.name) || is_reserved(bucket.name)) {
     return Error{ErrorKind::kInvalidArgument, table.where(),
                  "A bucket's name becomes a branch: letters, digits, '-', '_' and '.', not "
-                 "'integration'; found '" +
+                 "'integration' or 'consolidated', which are ours; found '" +
                      bucket.name + "'."};
   }
   std::string kind = "upstream";
@@ -495,6 +495,12 @@ Result<void> save_text(const std::string& path, std::string_view text) {
   if (failed)
     return Error{ErrorKind::kIo, path, "The new file could not take its place: " + failed.message() + "."};
   return {};
+}
+
+Result<void> save_below(const std::filesystem::path& path, std::string_view text) {
+  std::error_code failed;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), failed);
+  return save_text(path.string(), text);
 }
 
 Result<PlanFile> load_plan(const std::string& path) {

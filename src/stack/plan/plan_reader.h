@@ -1,6 +1,7 @@
 // Reads a plan from TOML. Every refusal names the line of the plan.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,8 @@ struct PlanFile {
 Result<PlanFile> load_plan(const std::string& path);
 // Replaces the file in one step (write beside, rename).
 Result<void> save_text(const std::string& path, std::string_view text);
+// The same, making the folders above it.
+Result<void> save_below(const std::filesystem::path& path, std::string_view text);
 Result<std::string> load_text(const std::string& path);
 
 }  // namespace tessera::stack

@@ -48,7 +48,7 @@ std::vector<std::string> warnings_of(const PullRequestInput& input) {
   for (const std::string& edit : input.edits)
     out.push_back("It contains an edit, text that nobody has run: " + edit + ".");
   for (const ReportCheck& check : bucket.checks) {
-    if (check.status != 0) out.push_back("The check \"" + check.command + "\" fails.");
+    if (check.has_failed()) out.push_back("The check \"" + check.command + "\" fails.");
   }
   if (bucket.why.empty()) out.push_back("The bucket gives no reason (why).");
   if (bucket.title.empty()) out.push_back("The bucket has no title; its name is used.");
@@ -66,8 +66,9 @@ std::vector<std::string> warnings_of(const PullRequestInput& input) {
 std::string test_result(const PullRequestInput& input) {
   std::string out;
   for (const ReportCheck& check : input.bucket.checks) {
+    if (!check.status) continue;  // the test plan names it; nobody has run it
     out += "- `" + printable(check.command) +
-           "`: " + (check.status == 0 ? "passes" : "fails with status " + std::to_string(check.status)) +
+           "`: " + (check.has_failed() ? "fails with status " + std::to_string(*check.status) : "passes") +
            "\n";
   }
   if (input.benchmarks.empty()) return out.empty() ? "Not stated.\n" : out;
@@ -102,6 +103,8 @@ std::string stack_part(const PullRequestInput& input) {
       out += " [The last commit alone](<" + percent_encoded(input.compare_link) + ">).";
     out += "\n\n";
   }
+  if (input.mode == PullRequestMode::kConsolidated)
+    out += "One commit a topic, each to be reviewed by itself; they can go in one by one.\n\n";
   if (input.stack.size() > 1) {
     Table table{.head = {"", "topic", "title", "status"}, .rows = {}};
     for (const StackRow& row : input.stack) {

@@ -92,10 +92,12 @@ class Writer {
                 .rows = {},
                 .numeric = {false, false, false, false, true, true, true, true, true}};
     for (const ReportBucket& bucket : report_.buckets) {
-      const auto passed = std::count_if(bucket.checks.begin(), bucket.checks.end(),
-                                        [](const ReportCheck& c) { return c.status == 0; });
-      const std::string checks = bucket.checks.empty()
-                                     ? "-"
+      const auto passed = std::ranges::count(bucket.checks, std::optional(0), &ReportCheck::status);
+      const bool were_run =
+          std::ranges::any_of(bucket.checks, &std::optional<int>::has_value, &ReportCheck::status);
+      const std::string checks = bucket.checks.empty() ? "-"
+                                 : !were_run
+                                     ? "not run"
                                      : std::to_string(passed) + " of " + std::to_string(bucket.checks.size());
       // The limit is upstream's; what stays local has none to keep.
       const std::string counted = bucket.line_limit > 0 && bucket.kind == "upstream"
@@ -135,10 +137,11 @@ class Writer {
       }
       for (const ReportCheck& check : bucket.checks) {
         paragraph(
-            {plain(check.status == 0 ? "Check passed: "
-                                     : "Check failed with status " + std::to_string(check.status) + ": "),
+            {plain(!check.status        ? "Check, not run: "
+                   : check.has_failed() ? "Check failed with status " + std::to_string(*check.status) + ": "
+                                        : "Check passed: "),
              code(check.command),
-             plain(check.status == 0 || check.last_line.empty() ? "" : " said: " + check.last_line)});
+             plain(check.has_failed() && !check.last_line.empty() ? " said: " + check.last_line : "")});
       }
       bullets(bucket.questions);
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +18,10 @@ namespace tessera::stack {
 
 struct ReportCheck {
   std::string command;
-  int status = 0;
-  std::string last_line;
+  std::optional<int> status{};  // of its exit; nothing: it was not run
+  std::string last_line{};
+
+  bool has_failed() const { return status && *status != 0; }
 };
 
 struct ReportBucket {

@@ -116,7 +116,8 @@ Suggestion suggest_by_files(const Workspace& workspace) {
     if (is_new) {
       const std::string base = slug_of(stem_of(path(root)));
       std::string name = base;
-      for (int n = 2; !taken.insert(name).second; ++n) name = base + "-" + std::to_string(n);
+      for (int n = 2; is_reserved(name) || !taken.insert(name).second; ++n)
+        name = base + "-" + std::to_string(n);
       bucket->second.name = name;
       const std::string reason = local_reason(path(root));
       bucket->second.kind = reason.empty() ? BucketKind::kUpstream : BucketKind::kLocal;

@@ -168,7 +168,7 @@ class CommitWalker {
       ProposedBucket bucket;
       const std::string base = slug_of(subject_of(commit));
       bucket.name = base;
-      for (int n = 2; !taken.insert(bucket.name).second || bucket.name == "integration"; ++n)
+      for (int n = 2; !taken.insert(bucket.name).second || is_reserved(bucket.name); ++n)
         bucket.name = base + "-" + std::to_string(n);
       bucket.title = subject_of(commit);
       bucket.why = reason_of(commit);
