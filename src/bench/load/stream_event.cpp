@@ -1,0 +1,172 @@
+#include "bench/load/stream_event.h"
+
+#include <charconv>
+#include <cstring>
+
+namespace tessera::bench {
+namespace {
+
+// One past the quote that ends the string whose first character is at `at`; npos when it does not end.
+std::size_t string_end(std::string_view json, std::size_t at) {
+  while (at < json.size()) {
+    const void* found = std::memchr(json.data() + at, '"', json.size() - at);
+    if (found == nullptr) return std::string_view::npos;
+    const auto quote = static_cast<std::size_t>(static_cast<const char*>(found) - json.data());
+    std::size_t slashes = 0;
+    while (quote - slashes > at && json[quote - slashes - 1] == '\\') ++slashes;
+    at = quote + 1;
+    if (slashes % 2 == 0) return at;
+  }
+  return std::string_view::npos;
+}
+
+std::size_t skip_blanks(std::string_view json, std::size_t at) {
+  while (at < json.size() && (json[at] == ' ' || json[at] == '\t' || json[at] == '\n' || json[at] == '\r'))
+    ++at;
+  return at;
+}
+
+std::optional<std::uint32_t> hex4(std::string_view text) {
+  std::uint32_t value = 0;
+  if (text.size() < 4) return std::nullopt;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + 4, value, 16);
+  if (failed != std::errc() || end != text.data() + 4) return std::nullopt;
+  return value;
+}
+
+void append_utf8(std::string& out, std::uint32_t c) {
+  const auto byte = [&](std::uint32_t value) { out += static_cast<char>(value); };
+  if (c < 0x80) {
+    byte(c);
+  } else if (c < 0x800) {
+    byte(0xC0 | c >> 6);
+    byte(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    byte(0xE0 | c >> 12);
+    byte(0x80 | (c >> 6 & 0x3F));
+    byte(0x80 | (c & 0x3F));
+  } else {
+    byte(0xF0 | c >> 18);
+    byte(0x80 | (c >> 12 & 0x3F));
+    byte(0x80 | (c >> 6 & 0x3F));
+    byte(0x80 | (c & 0x3F));
+  }
+}
+
+void append_unescaped(std::string& out, std::string_view raw) {
+  while (!raw.empty()) {
+    const std::size_t slash = std::min(raw.find('\\'), raw.size());
+    out += raw.substr(0, slash);
+    raw.remove_prefix(slash);
+    if (raw.size() < 2) return;
+    const char kind = raw[1];
+    raw.remove_prefix(2);
+    switch (kind) {
+      case 'n':
+        out += '\n';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case 'b':
+        out += '\b';
+        break;
+      case 'f':
+        out += '\f';
+        break;
+      case 'u': {
+        const auto first = hex4(raw);
+        if (!first) return;
+        raw.remove_prefix(4);
+        std::uint32_t c = *first;
+        if (c >= 0xD800 && c < 0xDC00 && raw.size() >= 6 && raw.starts_with("\\u")) {
+          const auto second = hex4(raw.substr(2));
+          if (second && *second >= 0xDC00 && *second < 0xE000) {
+            c = 0x10000 + ((c - 0xD800) << 10) + (*second - 0xDC00);
+            raw.remove_prefix(6);
+          }
+        }
+        append_utf8(out, c >= 0xD800 && c < 0xE000 ? 0xFFFD : c);
+        break;
+      }
+      default:
+        out += kind;
+    }
+  }
+}
+
+std::optional<std::int64_t> number_at(std::string_view json, std::size_t at) {
+  std::int64_t value = 0;
+  const auto [end, failed] = std::from_chars(json.data() + at, json.data() + json.size(), value);
+  if (failed != std::errc() || value < 0) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+StreamEvent read_event(std::string_view payload, std::string& text) {
+  StreamEvent event;
+  if (payload == "[DONE]") {
+    event.is_done = true;
+    return event;
+  }
+  std::size_t at = payload.find('"');
+  while (at != std::string_view::npos) {
+    const std::size_t end = string_end(payload, at + 1);
+    if (end == std::string_view::npos) break;
+    const std::string_view key = payload.substr(at + 1, end - at - 2);
+    std::size_t value = skip_blanks(payload, end);
+    at = end;
+    if (value < payload.size() && payload[value] == ':') {
+      value = skip_blanks(payload, value + 1);
+      const bool is_string = value < payload.size() && payload[value] == '"';
+      if (is_string) {
+        const std::size_t value_end = string_end(payload, value + 1);
+        if (value_end == std::string_view::npos) break;
+        const std::string_view raw = payload.substr(value + 1, value_end - value - 2);
+        if (key == "text" || key == "content" || key == "reasoning_content" || key == "reasoning") {
+          event.has_text = event.has_text || !raw.empty();
+          append_unescaped(text, raw);
+        } else if (key == "finish_reason") {
+          event.finish_reason = raw;
+        }
+        at = value_end;
+      } else if (key == "completion_tokens") {
+        event.completion_tokens = number_at(payload, value);
+      } else if (key == "prompt_tokens") {
+        event.prompt_tokens = number_at(payload, value);
+      } else if (key == "cached_tokens") {
+        event.cached_tokens = number_at(payload, value);
+      } else if (key == "error" && value < payload.size() && payload[value] == '{') {
+        event.error = payload;
+      }
+    }
+    at = payload.find('"', at);
+  }
+  return event;
+}
+
+void EventLines::feed(std::string_view bytes, const std::function<void(std::string_view)>& on_payload) {
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    if (end == std::string_view::npos) {
+      rest_ += bytes;
+      return;
+    }
+    std::string_view line = bytes.substr(0, end);
+    bytes.remove_prefix(end + 1);
+    if (!rest_.empty()) line = rest_.append(line);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("data:")) {
+      line.remove_prefix(5);
+      if (line.starts_with(' ')) line.remove_prefix(1);
+      on_payload(line);
+    }
+    rest_.clear();
+  }
+}
+
+}  // namespace tessera::bench
