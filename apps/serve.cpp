@@ -85,6 +85,7 @@ ServerOptions server_options(const ServeFlags& flags, const SamplingParams& defa
   options.cors_origins = flags.allowed_origins;
   options.cors_credentials = flags.allow_credentials;
   options.access_log = flags.enable_log_requests;
+  options.page = !flags.no_ui;
   options.always_include_usage = flags.always_include_usage;
   options.max_concurrent_requests = flags.max_concurrent_requests;
   options.response_role = flags.response_role;

@@ -31,6 +31,7 @@ struct ServeFlags {
   int max_concurrent_requests = 1024;  // being answered, queued ones included; more get 429
   std::int64_t max_body_bytes = std::int64_t{64} << 20;
   int drain_seconds = 30;  // after SIGTERM
+  bool no_ui = false;      // no page at "/"
 
   // The engine.
   std::optional<std::int32_t> max_model_len;

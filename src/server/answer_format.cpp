@@ -93,6 +93,10 @@ void append_finish(std::string& out, const std::optional<FinishedReason>& finish
   }
 }
 
+void append_drafted(std::string& out, const std::optional<bool>& drafted) {
+  if (drafted) out += *drafted ? R"(,"drafted":true)" : R"(,"drafted":false)";
+}
+
 void append_prompt_logprobs(std::string& out, const Tokenizer& tokenizer,
                             std::span<const std::int32_t> prompt, std::span<const SampledToken> logprobs) {
   out += prompt.empty() ? "[" : "[null";

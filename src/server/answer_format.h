@@ -43,6 +43,7 @@ struct ChoicePiece {
   ChoiceDelta delta = {};
   std::vector<SampledToken> tokens = {};  // with logprobs asked for: the tokens since the last piece
   std::optional<FinishedReason> finished = {};
+  std::optional<bool> drafted = {};  // with drafts reported: whether its one token was guessed and accepted
 
   // Of the first piece only, as far as asked for.
   bool is_first = false;
@@ -99,6 +100,7 @@ std::unique_ptr<AnswerFormat> make_completion_format(const Tokenizer& tokenizer,
 
 // Shared by both shapes.
 void append_finish(std::string& out, const std::optional<FinishedReason>& finished);
+void append_drafted(std::string& out, const std::optional<bool>& drafted);
 // vLLM's shape: null, then one object a token, {"ID": {"logprob", "rank", "decoded_token"}}.
 void append_prompt_logprobs(std::string& out, const Tokenizer& tokenizer,
                             std::span<const std::int32_t> prompt, std::span<const SampledToken> logprobs);

@@ -44,6 +44,7 @@ class ChatFormat final : public AnswerFormat {
     out += "}";
     append_logprobs(out, piece.tokens);
     append_finish(out, piece.finished);
+    append_drafted(out, piece.drafted);
     end_chunk(out, usage);
   }
 

@@ -42,6 +42,7 @@ class CompletionFormat final : public AnswerFormat {
                                                : tokenizer_.decode(piece.echo, true) + piece.delta.content);
     append_logprobs(out, piece);
     append_finish(out, piece.finished);
+    append_drafted(out, piece.drafted);
     if (options_.prompt_logprobs && piece.is_first) {
       out += R"(,"prompt_logprobs":)";
       append_prompt_logprobs(out, tokenizer_, piece.prompt, piece.prompt_logprobs);

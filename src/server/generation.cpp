@@ -179,10 +179,13 @@ void Generation::take_tokens(Choice& choice, RequestOutput& output) {
   } else {
     metrics_.next_tokens(times.last_token - choice.times.last_token, output.tokens.size());
   }
+  std::int32_t drafts = output.accepted_drafts;  // a step's tokens begin with them
   for (SampledToken& token : output.tokens) {
+    if (choice.piece.drafted) publish(choice);  // the token before this one
     ++choice.tokens;
     const bool is_terminator = output.stop_token == token.token && &token == &output.tokens.back();
     if (is_terminator && !prepared_.options.include_stop) break;
+    if (prepared_.options.report_drafts) choice.piece.drafted = drafts-- > 0;
     choice.output.push(token.token, choice.piece.delta);
     if (prepared_.options.sampling.logprobs && !is_terminator)
       choice.piece.tokens.push_back(std::move(token));

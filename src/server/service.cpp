@@ -7,6 +7,7 @@
 
 #include "server/access.h"
 #include "server/http/failure.h"
+#include "server/page/page.h"
 #include "server/protocol/json_body.h"
 #include "server/protocol/json_writer.h"
 #include "server/status_routes.h"
@@ -45,9 +46,18 @@ struct Service::Call {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> kRouteNames = {
-    "/health",         "/ping",     "/version",    "/metrics", "/load", "/v1/models", "/v1/chat/completions",
-    "/v1/completions", "/tokenize", "/detokenize", "other"};
+constexpr std::array<std::string_view, 12> kRouteNames = {"/",
+                                                          "/health",
+                                                          "/ping",
+                                                          "/version",
+                                                          "/metrics",
+                                                          "/load",
+                                                          "/v1/models",
+                                                          "/v1/chat/completions",
+                                                          "/v1/completions",
+                                                          "/tokenize",
+                                                          "/detokenize",
+                                                          "other"};
 
 }  // namespace
 
@@ -100,6 +110,7 @@ std::string_view Service::local_path(std::string_view path) const {
 
 Service::Route Service::route_of(std::string_view path) const {
   path = local_path(path);
+  if (path == "/" && !options_.page) return Route::kUnknown;
   if (path.starts_with("/v1/models/")) return Route::kModels;
   const auto found = std::ranges::find(kRouteNames, path);
   return found == kRouteNames.end() ? Route::kUnknown : static_cast<Route>(found - kRouteNames.begin());
@@ -120,8 +131,8 @@ std::optional<ApiError> Service::refusal(const Request& request, Route route) co
                                printable(request.method) + ".",
                     .code = "method_not_allowed"};
   }
-  const bool is_open = route == Route::kHealth || route == Route::kPing || route == Route::kVersion ||
-                       route == Route::kMetrics;
+  const bool is_open = route == Route::kPage || route == Route::kHealth || route == Route::kPing ||
+                       route == Route::kVersion || route == Route::kMetrics;
   if (!is_open && !has_key(request.header("authorization"), options_.api_keys)) {
     return ApiError{.status = 401,
                     .message = request.header("authorization").empty()
@@ -233,6 +244,8 @@ void Service::handle(std::shared_ptr<Exchange> exchange, Request request) {
 
 void Service::dispatch(const std::shared_ptr<Call>& call, Request& request) {
   switch (call->route) {
+    case Route::kPage:
+      return page(*call);
     case Route::kHealth:
       return health(*call);
     case Route::kPing:
@@ -255,6 +268,14 @@ void Service::dispatch(const std::shared_ptr<Call>& call, Request& request) {
   if (const auto error = refusal(request, call->route)) return answer_error(*call, *error);
   call->count();
   prepare(call, std::move(request.body));
+}
+
+void Service::page(Call& call) {
+  call.headers.emplace_back("Content-Security-Policy", page_policy());
+  call.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  call.headers.emplace_back("Referrer-Policy", "no-referrer");
+  call.headers.emplace_back("Cache-Control", "no-cache");  // a new build is a new page
+  answer(call, 200, std::string(page_document()), "text/html; charset=utf-8");
 }
 
 void Service::health(Call& call) {

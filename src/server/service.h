@@ -35,6 +35,7 @@ class Service final : public http::Handler {
 
  private:
   enum class Route {
+    kPage,
     kHealth,
     kPing,
     kVersion,
@@ -60,6 +61,7 @@ class Service final : public http::Handler {
   void answer_failure(Call& call, std::string_view what);  // only inside a catch block
   void dispatch(const std::shared_ptr<Call>& call, http::Request& request);
   void log(const Call& call, const GenerationSummary& summary);
+  void page(Call& call);
   void health(Call& call);
   void models(Call& call);
   void prepare(std::shared_ptr<Call> call, std::string body);

@@ -110,6 +110,10 @@ GenerationOptions read_generation_options(Fields& in, ErrorSlot& slot, const Gen
     out.include_usage = sub.boolean("include_usage").value_or(false);
     out.continuous_usage = sub.boolean("continuous_usage_stats").value_or(false);
   }
+  out.report_drafts = in.boolean("report_drafts").value_or(false);
+  if (out.report_drafts && !out.stream) {
+    in.refuse("report_drafts", "'report_drafts' has a meaning only with 'stream': true.");
+  }
 
   SamplingParams& sampling = out.sampling;
   sampling = limits.default_sampling;

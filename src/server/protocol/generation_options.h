@@ -25,6 +25,7 @@ struct GenerationOptions {
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage
   bool continuous_usage = false;  // and the usage so far in each chunk
+  bool report_drafts = false;     // a chunk for each token, saying whether a draft had guessed it
   SamplingParams sampling;        // max_tokens is set when the prompt's length is known; constraint is null
   std::optional<std::int32_t>
       max_tokens;  // absent: default_max_tokens, cut to the room that the context leaves

@@ -85,6 +85,14 @@ void StubEngine::run() {
       }
       RequestOutput output = advance(RequestId{at->first}, at->second);
       stats_.generation_tokens += static_cast<std::int64_t>(output.tokens.size());
+      if (options_.drafts > 0 && !output.tokens.empty()) {
+        SpeculationStats& drafts = stats_.speculation;
+        ++drafts.drafts;
+        drafts.draft_tokens += options_.drafts;
+        drafts.accepted_tokens += output.accepted_drafts;
+        for (std::int32_t i = 0; i < output.accepted_drafts; ++i)
+          ++drafts.accepted_at.at(static_cast<std::size_t>(i));
+      }
       const auto finished = output.finished;
       outputs.emplace_back(at->second.sink, std::move(output));
       if (finished) {
@@ -173,6 +181,7 @@ RequestOutput StubEngine::advance(RequestId id, Running& running) const {
       out.finished = FinishReason::kLength;
     }
   }
+  out.accepted_drafts = std::min(options_.drafts, static_cast<std::int32_t>(out.tokens.size()));
   out.times = running.times;
   return out;
 }

@@ -21,6 +21,7 @@ struct StubOptions {
   // What every request generates, before max_tokens cuts it. An end token ends it early.
   std::vector<std::int32_t> script;
   std::size_t bundle = 1;                   // tokens a step
+  std::int32_t drafts = 0;                  // of these, the first so many count as accepted drafts
   std::chrono::microseconds step_delay{0};  // between steps
   std::size_t max_waiting = 1'000'000;
   bool paused = false;  // nothing runs until resume()

@@ -1,8 +1,8 @@
 // A server over a StubEngine: the real HTTP, protocol and output code with a scripted model, for client
 // tests.
 //
-//   stub_server MODEL_FOLDER [--port N] [--text TEXT] [--delay-us N] [--bundle N] [--parsers] [--api-key
-//   KEY]...
+//   stub_server MODEL_FOLDER [--port N] [--text TEXT] [--delay-us N] [--bundle N] [--drafts N] [--parsers]
+//   [--api-key KEY]...
 //               [--max-model-len N] [--paused]
 //
 // TEXT may spell control tokens. Prints "listening on PORT" when it is ready; SIGTERM drains it.
@@ -55,6 +55,8 @@ Result<Arguments> read_arguments(int count, char** values) {
         out.engine.step_delay = std::chrono::microseconds(std::stoi(value));
       } else if (flag == "--bundle") {
         out.engine.bundle = static_cast<std::size_t>(std::stoi(value));
+      } else if (flag == "--drafts") {
+        out.engine.drafts = out.engine.info.most_drafts = std::stoi(value);
       } else if (flag == "--max-model-len") {
         out.engine.info.max_model_len = std::stoi(value);
       } else {
