@@ -10,6 +10,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <chrono>
+#include <limits>
 #include <optional>
 
 namespace tessera::bench {
@@ -58,7 +59,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(asio::io_context& context, std::string url, std::string request, CallSink& sink)
       : socket_(context), url_(std::move(url)), request_(std::move(request)), sink_(&sink) {
-    parser_.body_limit(boost::none);
+    parser_.body_limit(std::numeric_limits<std::uint64_t>::max());
     parser_.get().body().sink = &sink;
   }
 

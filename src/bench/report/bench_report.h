@@ -34,18 +34,18 @@ inline constexpr std::string_view kPrefill = "prefill";
 inline constexpr std::string_view kLatency = "latency";
 
 struct Measurement {
-  std::string metric;                                // "decode throughput"
-  std::string unit;                                  // "tok/s"
-  std::vector<std::pair<std::string, double>> axes;  // what was varied, outermost first: {"context", 16384}
-  std::string series;  // what was varied and is no number: a format, an operation
+  std::string metric;                                  // "decode throughput"
+  std::string unit;                                    // "tok/s"
+  std::vector<std::pair<std::string, double>> axes{};  // what was varied, outermost first: {"context", 16384}
+  std::string series{};  // what was varied and is no number: a format, an operation
   double value = 0;
-  std::vector<double> samples;  // parts of the run whose mean or median is `value`, in order of time
+  std::vector<double> samples{};  // parts of the run whose mean or median is `value`, in order of time
   bool higher_is_better = true;
-  std::string group;
+  std::string group{};
   Standing standing = Standing::kGood;
-  std::string remark;                   // one sentence to the standing
-  std::optional<double> bound;          // the best that the machine could do, same unit
-  std::map<std::string, double> facts;  // all else that is known: "effective_concurrency", "ttft_ms_p99"
+  std::string remark{};                   // one sentence to the standing
+  std::optional<double> bound{};          // the best that the machine could do, same unit
+  std::map<std::string, double> facts{};  // all else that is known: "effective_concurrency", "ttft_ms_p99"
 
   bool counts() const { return standing == Standing::kGood; }
   // Without metric and unit: "context 16384, concurrency 8".
