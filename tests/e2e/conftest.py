@@ -1,12 +1,17 @@
-"""Client tests: the official openai client against a running server.
+"""Client tests: programs that people use, against a running server.
 
-By default they start build/…/bin/stub_server (named by TESSERA_STUB_SERVER); with TESSERA_URL they talk to a server
-that is already there, and tests that need a scripted answer are skipped.
+By default they start stub_server and tessera from the folder TESSERA_BIN; with TESSERA_URL they talk to a server that is
+already there, and tests that need one of their own are skipped. Screenshots go to the folder TESSERA_ARTEFACTS.
 """
 
+import json
 import os
 import pathlib
+import re
 import subprocess
+import time
+import urllib.error
+import urllib.request
 
 import openai
 import pytest
@@ -14,14 +19,16 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+BIN = pathlib.Path(os.environ.get("TESSERA_BIN", ROOT / "build" / "release" / "bin"))
+TINY = ROOT / "models" / "tessera-tiny"
+
+
 class Stub:
     """A stub server that answers every request with `text`."""
 
     def __init__(self, text, *flags):
-        binary = os.environ.get("TESSERA_STUB_SERVER", ROOT / "build" / "bin" / "stub_server")
-        self.process = subprocess.Popen(
-            [binary, ROOT / "models" / "tessera-tiny", "--parsers", "--text", text, *flags],
-            stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([BIN / "stub_server", TINY, "--parsers", "--text", text, *flags],
+                                        stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             if line.startswith("listening on "):
                 self.url = f"http://127.0.0.1:{int(line.split()[-1])}"
@@ -32,7 +39,47 @@ class Stub:
 
     def close(self):
         self.process.terminate()
-        assert self.process.wait(timeout=30) == 0
+        assert self.process.wait(timeout=60) == 0
+
+
+class Tessera:
+    """The program itself, serving the shipped model."""
+
+    def __init__(self, log, *flags):
+        self.log = log
+        with open(log, "w") as errors:
+            self.process = subprocess.Popen(
+                [BIN / "tessera", "serve", TINY, "--host", "127.0.0.1", "--port", "0", "--max-model-len", "2048",
+                 "--kv-cache-memory-bytes", "64MiB", *flags], stderr=errors)
+        for _ in range(1200):
+            assert self.process.poll() is None, pathlib.Path(log).read_text()
+            port = re.search(r"listening on http://127\.0\.0\.1:(\d+),", pathlib.Path(log).read_text())
+            if port:
+                self.url = f"http://127.0.0.1:{port[1]}"
+                try:
+                    urllib.request.urlopen(self.url + "/health").close()
+                    return
+                except urllib.error.URLError:
+                    pass
+            time.sleep(0.1)
+        raise RuntimeError("tessera was not ready after two minutes")
+
+    def close(self):
+        self.process.terminate()
+        assert self.process.wait(timeout=60) == 0
+        assert "[error]" not in pathlib.Path(self.log).read_text()
+
+
+@pytest.fixture(scope="session")
+def drafting(tmp_path_factory):
+    """The shipped model with its EAGLE-3 draft, always three tokens ahead."""
+    if "TESSERA_URL" in os.environ:
+        pytest.skip("starts a server of its own")
+    config = {"method": "eagle3", "model": str(ROOT / "models" / "tessera-tiny-eagle3"), "num_speculative_tokens": 3,
+              "adaptive": False}
+    one = Tessera(tmp_path_factory.mktemp("drafting") / "log", "--speculative-config", json.dumps(config))
+    yield one
+    one.close()
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ function lately(measure) {
 const show = (id, text) => { byId(id).textContent = text; };
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 const whole = (value) => Math.round(value).toLocaleString("en");
+const milliseconds = (value) => `${value >= 10 ? rounded(value) : value.toFixed(2)} ms`;
 const rate = (value) => value === undefined ? "–" : value >= 100 ? whole(value) : value.toFixed(1);
 
 const kSvg = "http://www.w3.org/2000/svg";
@@ -175,8 +176,8 @@ function drawStep() {
   box.children[0].style.setProperty("--share", model.toFixed(6));
   box.children[1].style.setProperty("--share", value.host.toFixed(6));
   const note = byId("step-note");
-  note.replaceChildren(make("span", "key first"), make("span", "", `model ${rounded(model)} ms`),
-                       make("span", "key second"), make("span", "", `host ${rounded(value.host)} ms`), make("span", "", span));
+  note.replaceChildren(make("span", "key first"), make("span", "", `model ${milliseconds(model)}`),
+                       make("span", "key second"), make("span", "", `host ${milliseconds(value.host)}`), make("span", "", span));
 }
 
 function drawPrefix() {

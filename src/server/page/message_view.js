@@ -129,7 +129,9 @@ class MessageView {
   }
 
   addActions(buttons) {
-    this.foot.append(...buttons);
+    const group = make("span", "buttons");
+    group.append(...buttons);
+    this.foot.append(group);
   }
 
   // Fields for what the called functions gave; `onSend` gets one text a call.
