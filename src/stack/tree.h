@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +51,7 @@ struct Tree {
   std::vector<TreeEntry> entries;  // sorted by path bytes, unique
   std::string digest{};            // "sha256:…" over "mode SP path NUL blob-id LF" of all entries
   std::string image;               // "sha256:…" of the image config; empty when not from an image
+  std::map<std::string, std::string> labels;  // of the image
   std::vector<Layer> layers;
   std::vector<std::string> notes;  // one full sentence each: what was skipped, replaced or odd
 

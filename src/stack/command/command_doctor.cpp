@@ -6,6 +6,7 @@
 #include "stack/command/verbs.h"
 #include "stack/compose/workspace.h"
 #include "stack/move/base_search.h"
+#include "stack/move/version_hint.h"
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
 
@@ -26,6 +27,14 @@ std::vector<std::string> case_clashes(const Tree& tree) {
     if (!is_new) found.push_back(at->second + " and " + entry.path);
   }
   return found;
+}
+
+// The tree as a commit of this very repository, when its source names one that is there.
+Result<std::optional<Oid>> own_commit(const Repository& repository, const std::string& source) {
+  TS_TRY(const SourceSpec spec, parse_source(source));
+  if (spec.kind != SourceKind::kGit || !spec.path.empty()) return std::optional<Oid>();
+  const auto id = repository.resolve_commit(spec.ref.empty() ? "HEAD" : spec.ref);
+  return id ? std::optional<Oid>(*id) : std::optional<Oid>();
 }
 
 }  // namespace
@@ -78,7 +87,20 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
     if (entry.unreadable && !with_plan)
       troubles.push_back("unreadable: " + printable(entry.path) + ": " + *entry.unreadable);
   }
-  TS_TRY(const std::vector<BaseCandidate> bases, find_bases(repository, *tree_id, options.branches));
+  BaseSearch search{.branches = options.branches};
+  const std::vector<VersionHint> hints =
+      find_version_hints(with_plan ? workspace->raw_tree : tree, repository);
+  for (const VersionHint& hint : hints) {
+    session.say(printable(hint.where) + " says " + printable(hint.said));
+    search.hints.insert(search.hints.end(), hint.names.begin(), hint.names.end());
+  }
+  if (with_plan) search.own_branches = "refs/heads/" + workspace->plan().prefix + "/";
+  TS_TRY(search.own_commit, own_commit(repository, with_plan ? workspace->plan().source : options.tree));
+  ProgressLine line(session);
+  search.progress = [&](std::uint64_t done, std::uint64_t total) {
+    line.show("base candidates", done, total);
+  };
+  TS_TRY(const std::vector<BaseCandidate> bases, find_bases(repository, *tree_id, search));
   std::vector<std::vector<std::string>> rows = {{"files", "lines", "commit", "found by", "subject"}};
   nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
   for (const BaseCandidate& base : bases) {
@@ -108,7 +130,10 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
   }
   for (const std::string& trouble : troubles) session.say("trouble: " + trouble);
   session.say(troubles.empty() ? "nothing is wrong" : std::to_string(troubles.size()) + " things to look at");
-  session.answer("doctor", {{"bases", candidates}, {"troubles", troubles}});
+  nlohmann::ordered_json said = nlohmann::ordered_json::array();
+  for (const VersionHint& hint : hints)
+    said.push_back({{"where", printable(hint.where)}, {"said", printable(hint.said)}, {"names", hint.names}});
+  session.answer("doctor", {{"versions", said}, {"bases", candidates}, {"troubles", troubles}});
   return troubles.empty() ? Exit::kTrue : Exit::kFalse;
 }
 

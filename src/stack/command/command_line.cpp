@@ -11,8 +11,6 @@
 namespace tessera::stack {
 namespace {
 
-constexpr const char* kVersion = "0.1.0";
-
 constexpr const char* kExamples =
     "Examples:\n"
     "  tessera-stack init --repo vllm.git --base v0.15.1 --tree docker-save:kimi.tar:/opt/vllm\n"
@@ -172,9 +170,13 @@ class Verbs {
     rebase->add_flag("--force", rebase_.force, "Overwrite branches that somebody else moved");
     CLI::App* upstream = verb(
         app_, "upstream", "What of the difference is in another commit already",
-        [this](const Session& s) { return run_upstream(at_, s); },
-        "  tessera-stack upstream --at origin/main\n");
-    upstream->add_option("--at", at_, "Where to look")->type_name("COMMIT")->required();
+        [this](const Session& s) { return run_upstream(upstream_, s); },
+        "  tessera-stack upstream --at origin/main --from-commits v0.15.1..fork\n");
+    upstream->add_option("--at", upstream_.at, "Where to look")->type_name("COMMIT")->required();
+    upstream
+        ->add_option("--from-commits", upstream_.from_commits,
+                     "The fork's own commits: by patch-id, pull request, trailers; pairs that cancel out")
+        ->type_name("A..B");
     CLI::App* absorb = verb(
         app_, "absorb", "Bring the plan to a tree that has changed since",
         [this](const Session& s) { return run_absorb(absorb_, s); },
@@ -263,7 +265,7 @@ class Verbs {
   PullRequestOptions pr_;
   ExportOptions export_;
   std::vector<std::string> patches_;
-  std::string at_;
+  UpstreamOptions upstream_;
   std::string format_ = "text";
   std::string shell_;
   bool force_undo_ = false;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -337,6 +338,71 @@ TEST_F(CommandLine, ChecksStandInReportAndPullRequestWithOrWithoutTheirResult) {
   std::ifstream file(work_ / "pr/all.md");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   EXPECT_THAT(text, AllOf(HasSubstr("`grep -q brand_new app/a.py`: passes"), HasSubstr("`false`: fails")));
+}
+
+TEST_F(CommandLine, ARebaseShowsHowEachTopicChangedAndTheReportRemembersIt) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  repository_.write("app/a.py",
+                    "import sys\nimport os\n\n\n\ndef a():\n    return 1\n");    // moves, same context
+  repository_.write("app/b.py", "def b():\n    return 1\n\n# here\n\nx = 1\n");  // in the context
+  repository_.commit("upstream");
+  const Answer moved = run({"rebase", "--onto", "main", "--json"});
+  ASSERT_EQ(moved.code, 0) << moved.err;
+  std::map<std::string, Json> by_name;
+  const Json answer = moved.json();
+  for (const Json& topic : answer["topics"]) by_name[topic["bucket"]] = topic["range_diff"];
+  EXPECT_EQ(by_name["scripts"]["mark"], "=");
+  EXPECT_EQ(by_name["user"]["mark"], "!");
+  EXPECT_THAT(by_name["user"]["text"].get<std::string>(), HasSubstr("+ # here"));
+  // git says the same of the same branches.
+  const std::string refs = "refs/tessera-stack/demo/undo/000003/heads/tessera/demo/";
+  for (const auto& [name, ours] : by_name) {
+    if (name == "user") continue;  // its base moved along, so git shows more than the topic's own commit
+    const std::string theirs =
+        repository_.git("range-diff -s " + refs + name + "^! tessera/demo/" + name + "^!");
+    EXPECT_THAT(theirs, HasSubstr(" " + ours["mark"].get<std::string>() + " ")) << name;
+  }
+  const Answer report = run({"report"});
+  EXPECT_THAT(report.out, AllOf(HasSubstr("rebase of 2026-01-01T00:00:00Z changed it"), HasSubstr("+ # here"),
+                                HasSubstr("left it saying the same")));
+}
+
+TEST_F(CommandLine, UpstreamFindsMergedBucketsAndCommitsAndNamesWhatCancelsOut) {
+  init();
+  buckets();
+  repository_.git("checkout -q -b fork");
+  repository_.write("launch.sh", "go\n");
+  repository_.commit("Add a launch script");
+  repository_.write("extra", "1\n2\n");
+  repository_.commit("Try something out");
+  repository_.remove("extra");
+  const std::string taken_back = repository_.commit("Take it back again");
+  repository_.git("checkout -q main");
+  repository_.write("launch.sh", "go\n");
+  const std::string merged = repository_.commit("Launch script (#12)");
+  const Answer answer = run({"upstream", "--at", "main", "--from-commits", "main^..fork", "--json"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const Json json = answer.json();
+  ASSERT_EQ(json["commits"].size(), 3u) << json.dump(1);  // the bucket, the commit, and all commits as one
+  EXPECT_EQ(json["commits"][0]["name"], "bucket scripts");
+  EXPECT_EQ(json["commits"][0]["evidence"]["patch-id"], merged);
+  EXPECT_TRUE(json["commits"][1]["equal"].get<bool>());
+  ASSERT_EQ(json["cancelled"].size(), 1u);
+  EXPECT_THAT(json["cancelled"][0].get<std::string>(), HasSubstr(taken_back.substr(0, 12)));
+  EXPECT_THAT(run({"upstream", "--at", "main", "--from-commits", "main^..fork"}).out,
+              HasSubstr("1 of 3 commits are there (1 patch-id"));
+}
+
+TEST_F(CommandLine, DoctorReadsWhatTheTreeSaysOfItself) {
+  repository_.git("tag v0.9");
+  tree_.write("app.dist-info/METADATA", "Name: app\nVersion: 0.9.1.dev1+g" + base_.substr(0, 9) + "\n");
+  init();
+  const Answer answer = run({"doctor", "--json"});
+  EXPECT_EQ(answer.json()["versions"][0]["names"][0], base_.substr(0, 9));
+  EXPECT_EQ(answer.json()["bases"][0]["found_by"], "the tree says " + base_.substr(0, 9));
 }
 
 TEST_F(CommandLine, HelpCompletionAndManualAreMadeFromOneDefinition) {

@@ -16,14 +16,10 @@ Result<Exit> run_suggest(const SuggestOptions& options, const Session& session) 
   if (options.from_commits.empty()) {
     suggestion = suggest_by_files(workspace);
   } else {
-    const std::size_t dots = options.from_commits.find("..");
-    if (dots == std::string::npos)
-      return Error{ErrorKind::kInvalidArgument, options.from_commits, "A range of commits reads A..B."};
-    TS_TRY(const Oid from, workspace.repository.resolve_commit(options.from_commits.substr(0, dots)));
-    TS_TRY(const Oid to, workspace.repository.resolve_commit(options.from_commits.substr(dots + 2)));
-    if (from != workspace.base.id)
+    TS_TRY(const CommitRange range, parse_range(workspace.repository, options.from_commits));
+    if (range.from != workspace.base.id)
       session.warn("The range does not begin at the plan's base; what lies between counts as nobody's.");
-    TS_TRY(suggestion, suggest_from_commits(workspace, from, to));
+    TS_TRY(suggestion, suggest_from_commits(workspace, range.from, range.to));
   }
   const std::string toml = to_toml(suggestion);
   if (options.print && !session.json) {

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "stack/atom/glob.h"
+#include "stack/atom/rename_view.h"
 #include "stack/command/atom_view.h"
 #include "stack/command/checkout.h"
 #include "stack/command/target_ground.h"
+#include "stack/command/topic_difference.h"
+#include "stack/compose/operation.h"
 #include "stack/move/upstream.h"
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
@@ -43,6 +47,7 @@ class Collector {
 
   Result<Report> collect() {
     report_.plan = plan_.name;
+    TS_TRY(operations_, read_operations(workspace_.repository, plan_));
     inputs();
     report_.parity = state_.verification.parity;
     report_.unassigned = state_.verification.unassigned;
@@ -62,6 +67,9 @@ class Collector {
     report_.map.integration =
         state_.composition.integration ? short_of(*state_.composition.integration) : "integration";
     add_paths();
+    add_origins();
+    for (const MovedText& moved : find_moves(listing_, workspace_.repository, plan_.rename_view))
+      report_.moves.push_back(sentence_of(moved, listing_));
     for (const RuleUse& use : workspace_.ruled.uses)
       report_.rules.emplace_back(use.rule + (use.reason.empty() ? "" : ": " + use.reason), use.paths);
     report_.expectations = state_.verification.on_integration;
@@ -102,13 +110,16 @@ class Collector {
     const auto commit = [](const Commit& c) {
       return to_hex(c.id) + " " + c.message.substr(0, c.message.find('\n'));
     };
-    report_.inputs = {{"base", commit(workspace_.base)},
+    report_.inputs = {{"tool", std::string("tessera-stack ") + kVersion},
+                      {"base", commit(workspace_.base)},
                       {"target", commit(workspace_.target)},
                       {"tree", plan_.source},
                       {"tree digest", state_.verification.tree.digest}};
     if (!workspace_.raw_tree.image.empty()) report_.inputs.emplace_back("image", workspace_.raw_tree.image);
     if (!workspace_.raw_tree.layers.empty())
       report_.inputs.emplace_back("layers", std::to_string(workspace_.raw_tree.layers.size()));
+    for (const auto& [key, value] : workspace_.raw_tree.labels)
+      report_.inputs.emplace_back("label " + key, value);
     report_.inputs.emplace_back("integration", to_hex(state_.verification.integration_commit));
     report_.inputs.emplace_back("reproduce",
                                 "tessera-stack split && tessera-stack integrate && tessera-stack verify");
@@ -170,12 +181,13 @@ class Collector {
       out.questions.push_back("No test is touched. Which one shows that this works?");
     if (bucket.kind != BucketKind::kUpstream && bucket.why.empty())
       out.questions.push_back("Why is this not for upstream?");
-    std::string caption = std::to_string(files.size()) + " files, +" + std::to_string(out.added) + " -" +
-                          std::to_string(out.removed);
+    std::string caption = std::to_string(files.size()) + (files.size() == 1 ? " file, +" : " files, +") +
+                          std::to_string(out.added) + " -" + std::to_string(out.removed);
     for (const Topic& topic : state_.composition.topics) {
       if (topic.bucket != at) continue;
       out.branch = topic.ref.substr(11);
       if (topic.conflicts.empty() && !topic.is_empty) out.commit = to_hex(topic.commit);
+      TS_TRY(out.last_change, last_change_of(topic.ref));
       report_.map.topics.push_back({bucket.name, out.kind, caption, out.needs});
       if (with_checks_ && !out.commit.empty() && !bucket.check.empty()) {
         TS_TRY(const std::vector<CheckResult> results,
@@ -191,6 +203,19 @@ class Collector {
     return {};
   }
 
+  // Of the newest operation that moved the branch.
+  Result<std::optional<ReportRangeDiff>> last_change_of(const std::string& ref) const {
+    for (auto at = operations_.rbegin(); at != operations_.rend(); ++at) {
+      const auto change = std::ranges::find(at->refs, ref, &RefChange::name);
+      if (change == at->refs.end() || !change->wanted) continue;
+      TS_TRY(TopicDifference difference,
+             compare_versions(workspace_.repository, change->expected, change->wanted));
+      return std::optional(
+          ReportRangeDiff{at->verb + " of " + at->when, difference.mark, std::move(difference.text)});
+    }
+    return std::optional<ReportRangeDiff>();
+  }
+
   void add_paths() {
     for (const PathParity& parity : state_.verification.parity.paths) {
       ReportPath path{.parity = parity};
@@ -198,13 +223,26 @@ class Collector {
         for (const Atom& atom : listing_.atoms_of(*file))
           path.atoms.push_back({listing_.short_id(atom), class_of(listing_, atom)});
       }
-      if (parity.layer >= 0 && static_cast<std::size_t>(parity.layer) < workspace_.raw_tree.layers.size()) {
-        const Layer& layer = workspace_.raw_tree.layers[static_cast<std::size_t>(parity.layer)];
-        path.layer = "layer " + std::to_string(parity.layer + 1) + " of " +
-                     std::to_string(workspace_.raw_tree.layers.size()) + ", " + layer.digest;
-        path.created_by = layer.created_by;
-      }
+      std::tie(path.layer, path.created_by) = layer_of(parity.layer);
       report_.paths.push_back(std::move(path));
+    }
+  }
+
+  // How a layer is named, and its build step; both empty for -1.
+  std::pair<std::string, std::string> layer_of(std::int32_t at) const {
+    const std::vector<Layer>& layers = workspace_.raw_tree.layers;
+    if (at < 0 || static_cast<std::size_t>(at) >= layers.size()) return {};
+    const Layer& layer = layers[static_cast<std::size_t>(at)];
+    return {"layer " + std::to_string(at + 1) + " of " + std::to_string(layers.size()) + ", " + layer.digest,
+            layer.created_by};
+  }
+
+  void add_origins() {
+    for (const FileChange& file : listing_.files) {
+      const TreeEntry* entry = workspace_.raw_tree.find(file.path);
+      if (entry == nullptr) continue;
+      auto [layer, created_by] = layer_of(entry->layer);
+      if (!layer.empty()) report_.origins.push_back({file.path, std::move(layer), std::move(created_by)});
     }
   }
 
@@ -232,6 +270,7 @@ class Collector {
   const Workspace& workspace_;
   const Plan& plan_;
   const Listing& listing_;
+  std::vector<Operation> operations_;
   Report report_;
 };
 

@@ -14,6 +14,8 @@
 
 namespace tessera::stack {
 
+inline constexpr const char* kVersion = "0.1.0";
+
 enum class Exit : std::int32_t {
   kTrue = 0,      // done, and the answer is yes
   kFalse = 1,     // done, and the answer is no: differences, unassigned atoms, failed expectations

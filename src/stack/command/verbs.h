@@ -65,7 +65,12 @@ struct RebaseOptions {
   bool force = false;
 };
 Result<Exit> run_rebase(const RebaseOptions& options, const Session& session);
-Result<Exit> run_upstream(const std::string& at, const Session& session);
+
+struct UpstreamOptions {
+  std::string at;
+  std::string from_commits;  // "A..B": the fork's own commits, looked for as commits; empty: buckets only
+};
+Result<Exit> run_upstream(const UpstreamOptions& options, const Session& session);
 
 struct AbsorbOptions {
   std::string tree;  // source spec

@@ -18,7 +18,10 @@ std::string provenance_text(const Tree& tree) {
   for (const TreeEntry& entry : tree.entries) {
     if (entry.layer >= 0) paths[percent_encoded(entry.path)] = entry.layer;
   }
-  return Json{{"format", 1}, {"image", tree.image}, {"layers", layers}, {"paths", paths}}.dump(1);
+  Json labels = Json::object();
+  for (const auto& [key, value] : tree.labels) labels[printable(key)] = printable(value);
+  return Json{{"format", 1}, {"image", tree.image}, {"labels", labels}, {"layers", layers}, {"paths", paths}}
+      .dump(1);
 }
 
 // Anything odd in the record is left out: it says where files came from, never what they are.
@@ -26,6 +29,10 @@ void add_provenance(const std::string& bytes, Tree& tree) {
   const Json json = Json::parse(bytes, nullptr, false);
   if (!json.is_object()) return;
   tree.image = json.value("image", "");
+  const Json labels = json.value("labels", Json::object());
+  for (const auto& [key, value] : labels.items()) {
+    if (value.is_string()) tree.labels[key] = value.get<std::string>();
+  }
   for (const Json& layer : json.value("layers", Json::array())) {
     if (layer.is_object()) tree.layers.push_back({layer.value("digest", ""), layer.value("created_by", "")});
   }

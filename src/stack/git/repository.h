@@ -84,6 +84,12 @@ class Repository : public BlobStore {
   // Equal sub-folders are not entered. With `with_lines` the blobs that differ are read; missing ones count
   // as no lines.
   Result<TreeDistance> distance(const Oid& tree_a, const Oid& tree_b, bool with_lines) const;
+  // Paths that differ, sorted, each once.
+  Result<std::vector<std::string>> changed_paths(const Oid& tree_a, const Oid& tree_b) const;
+  // What `git patch-id --stable` says of the difference: equal for changes that differ in line numbers and
+  // white space only, context included. A filter, no proof. Nothing for an empty difference and where a blob
+  // is missing.
+  std::optional<Oid> patch_id(const Oid& tree_a, const Oid& tree_b) const;
   // One path of a commit or tree; nothing when it is absent, or a folder. Size is not filled.
   std::optional<TreeEntry> find_entry(const Oid& commit_or_tree, std::string_view path) const;
   // `base` with the changes applied; only touched folders are written. Folders that become empty vanish.

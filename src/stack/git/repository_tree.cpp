@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "stack/git/libgit2.h"
-#include "stack/git/line_diff.h"
 #include "stack/git/repository.h"
 #include "stack/git/repository_state.h"
 #include "stack/object/digest.h"
@@ -156,44 +155,6 @@ Result<Tree> Repository::read_tree(const Oid& commit_or_tree, std::string_view s
   sort_entries(tree.entries);
   tree.digest = tree_digest(tree.entries);
   return tree;
-}
-
-Result<TreeDistance> Repository::distance(const Oid& tree_a, const Oid& tree_b, bool with_lines) const {
-  GitTree trees[2];
-  for (const auto& [at, oid] : {std::pair(0, tree_a), std::pair(1, tree_b)}) {
-    const git_oid id = to_git(oid);
-    git_tree* raw = nullptr;
-    if (git_tree_lookup(&raw, state_->repository.get(), &id) != 0)
-      return git_failure(ErrorKind::kNotFound, path());
-    trees[at].reset(raw);
-  }
-  git_diff_options options;
-  git_diff_options_init(&options, GIT_DIFF_OPTIONS_VERSION);
-  options.ignore_submodules = GIT_SUBMODULE_IGNORE_ALL;
-  options.context_lines = 0;
-  git_diff* raw = nullptr;
-  if (git_diff_tree_to_tree(&raw, state_->repository.get(), trees[0].get(), trees[1].get(), &options) != 0)
-    return git_failure(ErrorKind::kIo, path());
-  const GitOwned<git_diff, git_diff_free> diff(raw);
-  TreeDistance distance{.files = static_cast<std::int64_t>(git_diff_num_deltas(raw))};
-  for (std::size_t i = 0; with_lines && i < git_diff_num_deltas(raw); ++i) {
-    const git_diff_delta* delta = git_diff_get_delta(raw, i);
-    std::string sides[2];
-    bool is_text = true;
-    for (const auto& [at, file] : {std::pair(0, &delta->old_file), std::pair(1, &delta->new_file)}) {
-      if ((file->flags & GIT_DIFF_FLAG_EXISTS) == 0) continue;
-      auto bytes = read(from_git(file->id));
-      if (!bytes)
-        is_text = false;
-      else
-        sides[at] = *std::move(bytes);
-      is_text = is_text && std::string_view(sides[at]).substr(0, 8000).find('\0') == std::string_view::npos;
-    }
-    if (!is_text) continue;
-    for (const LineChange& change : diff_lines(sides[0], sides[1]))
-      distance.lines += change.old_count + change.new_count;
-  }
-  return distance;
 }
 
 std::optional<TreeEntry> Repository::find_entry(const Oid& commit_or_tree, std::string_view path) const {

@@ -2,11 +2,13 @@
 // history is sampled and the valley is descended.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "stack/git/repository.h"
+#include "stack/move/commit_match.h"
 
 namespace tessera::stack {
 
@@ -17,9 +19,18 @@ struct BaseCandidate {
   std::string found_by;    // "history of refs/heads/main", "tag v1.2"
 };
 
+struct BaseSearch {
+  std::vector<std::string> branches{};  // whose history is searched; empty: all, and every tag
+  std::vector<std::string> hints{};     // names or shortened ids that the tree itself gives (version_hint.h)
+  std::string own_branches{};           // "refs/heads/tessera/x/": made from the tree, so never its base
+  std::optional<Oid> own_commit{};  // the tree as a commit, if it is one: branches that hold it are its own
+  std::size_t most = 5;             // candidates to give back
+  CountProgress progress{};
+};
+
 // Best first: fewest files, then fewest lines, then oldest in walking order. `tree` is a tree object of the
-// repository.
+// repository; its own history is not needed.
 Result<std::vector<BaseCandidate>> find_bases(const Repository& repository, const Oid& tree,
-                                              const std::vector<std::string>& branches, std::size_t most = 5);
+                                              const BaseSearch& search = {});
 
 }  // namespace tessera::stack

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "stack/compose/workspace.h"
+#include "stack/move/commit_match.h"
 
 namespace tessera::stack {
 
@@ -24,6 +25,7 @@ struct UpstreamFinding {
 };
 
 // In the listing's order.
-Result<std::vector<UpstreamFinding>> find_upstream(const Workspace& workspace, const Commit& target);
+Result<std::vector<UpstreamFinding>> find_upstream(const Workspace& workspace, const Commit& target,
+                                                   const CountProgress& progress = {});
 
 }  // namespace tessera::stack

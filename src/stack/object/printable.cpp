@@ -69,6 +69,17 @@ bool is_utf8(std::string_view bytes) {
   return true;
 }
 
+std::string printable_text(std::string_view bytes) {
+  std::string out;
+  while (!bytes.empty()) {
+    const std::size_t end = std::min(bytes.find_first_of("\n\t"), bytes.size());
+    out += printable(bytes.substr(0, end));
+    if (end < bytes.size()) out += bytes[end];
+    bytes.remove_prefix(std::min(end + 1, bytes.size()));
+  }
+  return out;
+}
+
 std::string percent_encoded(std::string_view bytes) {
   std::string out;
   for (const char c : bytes) {

@@ -10,6 +10,8 @@ namespace tessera::stack {
 // terminal. Also escapes U+0080..U+009F (C1 controls) and the bidirectional overrides, which reorder what is
 // read.
 std::string printable(std::string_view bytes);
+// The same for a text of several lines: line ends and tabs stay.
+std::string printable_text(std::string_view bytes);
 bool is_utf8(std::string_view bytes);
 // Bytes outside printable ASCII, and '%', as %NN: the form that plans and JSON use for paths that are not
 // UTF-8.

@@ -1,5 +1,6 @@
 // The reader and writer against git: every form of `git diff` is read and gives the tree, and git takes back
 // what we write.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "stack/patch/patch_writer.h"
 #include "stack/patch/path_quote.h"
 #include "stack/patch/placement.h"
+#include "stack/patch/range_diff.h"
 
 namespace tessera::stack {
 namespace {
@@ -453,6 +455,20 @@ TEST(Examine, SaysWhatEachPatchIsToTheTree) {
   const auto pairs = compare_findings(findings);
   ASSERT_EQ(pairs.size(), 1U);
   EXPECT_NE(pairs[0].find("lead to one text of f.py"), std::string::npos) << pairs[0];
+}
+
+TEST(RangeDiff, LineNumbersAndIdsAreNothingContextAndTextAre) {
+  const auto patch = [](const std::string& at, const std::string& context, const std::string& added) {
+    return "diff --git a/f b/f\nindex 1111111.." + at + "22222 100644\n--- a/f\n+++ b/f\n@@ -" + at + ",2 +" +
+           at + ",3 @@\n " + context + "\n+" + added + "\n end\n";
+  };
+  const TopicVersion one{.message = "Title\n", .patch = patch("10", "before", "new")};
+  EXPECT_EQ(*range_diff(one, {.message = "Title\n", .patch = patch("70", "before", "new")}), "");
+  EXPECT_NE(*range_diff(one, {.message = "Other\n", .patch = one.patch}), "");
+  EXPECT_THAT(*range_diff(one, {.message = "Title\n", .patch = patch("10", "moved", "new")}),
+              testing::HasSubstr("- before\n+ moved\n"));
+  EXPECT_THAT(*range_diff(one, {.message = "Title\n", .patch = patch("10", "before", "newer\x1b")}),
+              testing::HasSubstr("-+new\n++newer\\x1b\n"));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ void append_line(std::string& out, char sign, std::string_view line) {
   }
 }
 
-std::string hunks(std::string_view before, std::string_view after, int context) {
+std::string written_hunks(std::string_view before, std::string_view after, int context) {
   const std::vector<std::string_view> old_lines = split_lines(before), new_lines = split_lines(after);
   const std::vector<LineChange> changes = diff_lines(before, after);
   std::string out;
@@ -128,7 +128,7 @@ std::string one_type(std::string_view path, const std::optional<PathState>& befo
   }
   if (old_text == new_text) return out;
   return out + side_line("---", "a/", path, before.has_value()) +
-         side_line("+++", "b/", path, after.has_value()) + hunks(old_text, new_text, style.context);
+         side_line("+++", "b/", path, after.has_value()) + written_hunks(old_text, new_text, style.context);
 }
 
 bool is_one_type(const PathState& a, const PathState& b) {
@@ -136,6 +136,10 @@ bool is_one_type(const PathState& a, const PathState& b) {
 }
 
 }  // namespace
+
+std::string unified_hunks(std::string_view before, std::string_view after, int context) {
+  return written_hunks(before, after, context);
+}
 
 std::string write_file_patch(std::string_view path, const std::optional<PathState>& before,
                              const std::optional<PathState>& after, const PatchStyle& style) {

@@ -28,6 +28,9 @@ struct PatchStyle {
 std::string write_file_patch(std::string_view path, const std::optional<PathState>& before,
                              const std::optional<PathState>& after, const PatchStyle& style = {});
 
+// Two texts' hunks alone, without a file's header; empty when they are equal.
+std::string unified_hunks(std::string_view before, std::string_view after, int context);
+
 // Whether the difference can be said without git's headers: text on both sides, no mode, no symlink.
 bool is_plain_text_change(const std::optional<PathState>& before, const std::optional<PathState>& after);
 

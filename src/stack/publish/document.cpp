@@ -98,7 +98,9 @@ std::string markdown_table(const Table& table) {
 }
 
 std::string html_table(const Table& table) {
-  std::string out = "<div class=\"scroll\"><table>\n<thead><tr>";
+  // A name and its value may break anywhere; in wider tables a broken id costs a line in every row.
+  const std::string_view kind = table.head.size() == 2 ? " class=\"pairs\"" : "";
+  std::string out = "<div class=\"scroll\"><table" + std::string(kind) + ">\n<thead><tr>";
   const auto attribute = [&](std::size_t column) {
     return is_numeric(table, column) ? " class=\"number\"" : "";
   };
@@ -141,8 +143,9 @@ code, pre { font-family: ui-monospace, monospace; font-size: .9em; background: v
 code { padding: .1em .3em; overflow-wrap: anywhere; } pre { padding: .8rem; overflow-x: auto; } pre code { padding: 0; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; min-width: 50%; } th, td { text-align: left; vertical-align: top;
   padding: .35rem .7rem; border-bottom: 1px solid var(--line); } th { color: var(--soft); font-weight: 600; }
+td code { white-space: nowrap; } .pairs code { white-space: normal; }
 .number { text-align: right; font-variant-numeric: tabular-nums; } a { color: var(--upstream); }
-svg { max-width: 100%; height: auto; } svg text { font: 13px ui-monospace, monospace; fill: var(--ink); }
+svg text { font: 13px ui-monospace, monospace; fill: var(--ink); }
 svg .box { fill: var(--tint); stroke-width: 1.5; } svg .upstream { stroke: var(--upstream); } svg .local { stroke: var(--local); }
 svg .drop { stroke: var(--drop); stroke-dasharray: 4 3; } svg .end { stroke: var(--soft); } svg .soft { fill: var(--soft); font-size: 11px; }
 svg path { fill: none; stroke: var(--soft); stroke-width: 1.2; }
@@ -234,32 +237,33 @@ std::string to_html(const Document& document) {
       html_escaped(document.title) + "</title>\n<style>" + std::string(kStyle) +
       "</style>\n</head>\n<body>\n<main>\n<h1>" + html_escaped(document.title) + "</h1>\n";
   for (const Block& block : document.blocks) {
-    std::visit(Overloaded{
-                   [&](const Heading& heading) {
-                     const std::string level = std::to_string(heading.level);
-                     out += "<h" + level + " id=\"" + anchor(heading.text) + "\">" +
-                            html_escaped(heading.text) + "</h" + level + ">\n";
-                   },
-                   [&](const Paragraph& paragraph) { out += "<p>" + html_line(paragraph.line) + "</p>\n"; },
-                   [&](const Bullets& bullets) {
-                     out += "<ul>\n";
-                     for (const Line& item : bullets.items) out += "<li>" + html_line(item) + "</li>\n";
-                     out += "</ul>\n";
-                   },
-                   [&](const Table& table) { out += html_table(table); },
-                   [&](const Code& block_code) {
-                     std::string text;  // line by line, since escaping would show the line ends
-                     std::string_view rest = block_code.text;
-                     while (!rest.empty()) {
-                       const std::size_t end = std::min(rest.find('\n'), rest.size());
-                       text += html_escaped(rest.substr(0, end)) + '\n';
-                       rest.remove_prefix(std::min(end + 1, rest.size()));
-                     }
-                     out += "<pre><code>" + text + "</code></pre>\n";
-                   },
-                   [&](const Drawing& drawing) { out += drawing.svg; },
-               },
-               block);
+    std::visit(
+        Overloaded{
+            [&](const Heading& heading) {
+              const std::string level = std::to_string(heading.level);
+              out += "<h" + level + " id=\"" + anchor(heading.text) + "\">" + html_escaped(heading.text) +
+                     "</h" + level + ">\n";
+            },
+            [&](const Paragraph& paragraph) { out += "<p>" + html_line(paragraph.line) + "</p>\n"; },
+            [&](const Bullets& bullets) {
+              out += "<ul>\n";
+              for (const Line& item : bullets.items) out += "<li>" + html_line(item) + "</li>\n";
+              out += "</ul>\n";
+            },
+            [&](const Table& table) { out += html_table(table); },
+            [&](const Code& block_code) {
+              std::string text;  // line by line, since escaping would show the line ends
+              std::string_view rest = block_code.text;
+              while (!rest.empty()) {
+                const std::size_t end = std::min(rest.find('\n'), rest.size());
+                text += html_escaped(rest.substr(0, end)) + '\n';
+                rest.remove_prefix(std::min(end + 1, rest.size()));
+              }
+              out += "<pre><code>" + text + "</code></pre>\n";
+            },
+            [&](const Drawing& drawing) { out += "<div class=\"scroll\">" + drawing.svg + "</div>\n"; },
+        },
+        block);
   }
   return out + "</main>\n</body>\n</html>\n";
 }

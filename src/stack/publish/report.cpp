@@ -113,7 +113,24 @@ class Writer {
            text(checks), bucket.branch.empty() ? text("-") : code_line(bucket.branch),
            bucket.commit.empty() ? text("-") : code_line(bucket.commit.substr(0, 12))});
     }
+    drop_empty_columns(table);
     out_.blocks.emplace_back(std::move(table));
+  }
+
+  // "status" and "needs" of a young stack say nothing, and a phone has no room for nothing.
+  static void drop_empty_columns(Table& table) {
+    table.numeric.resize(table.head.size());
+    for (std::size_t column = table.head.size(); column-- > 0;) {
+      const bool is_empty = std::ranges::all_of(table.rows, [&](const std::vector<Line>& row) {
+        return std::ranges::all_of(row[column],
+                                   [](const Span& s) { return s.text.empty() || s.text == "-"; });
+      });
+      if (!is_empty) continue;
+      const auto at = static_cast<std::ptrdiff_t>(column);
+      table.head.erase(table.head.begin() + at);
+      table.numeric.erase(table.numeric.begin() + at);
+      for (auto& row : table.rows) row.erase(row.begin() + at);
+    }
   }
 
   void buckets() {
@@ -143,8 +160,19 @@ class Writer {
              code(check.command),
              plain(check.has_failed() && !check.last_line.empty() ? " said: " + check.last_line : "")});
       }
+      last_change(bucket);
       bullets(bucket.questions);
     }
+  }
+
+  void last_change(const ReportBucket& bucket) {
+    if (!bucket.last_change) return;
+    const ReportRangeDiff& last = *bucket.last_change;
+    const std::string what = last.mark == "="   ? " left it saying the same."
+                             : last.mark == ">" ? " made it."
+                                                : " changed it; the difference of its differences:";
+    paragraph({plain("Last moved: the " + last.operation + what)});
+    if (!last.text.empty()) out_.blocks.emplace_back(Code{last.text});
   }
 
   void parity() {
@@ -162,6 +190,20 @@ class Writer {
                               path.created_by.empty() ? text("") : code_line(path.created_by)});
       }
       out_.blocks.emplace_back(std::move(table));
+    }
+    if (!report_.origins.empty()) {
+      heading(3, "Where the differing files come from");
+      Table table{.head = {"path", "layer", "build step"}, .rows = {}};
+      for (const ReportOrigin& origin : report_.origins) {
+        table.rows.push_back({code_line(origin.path), text(origin.layer),
+                              origin.created_by.empty() ? text("") : code_line(origin.created_by)});
+      }
+      out_.blocks.emplace_back(std::move(table));
+    }
+    if (!report_.moves.empty()) {
+      heading(3, "Moves");
+      paragraph(text("A reading of the difference; its atoms are deletions and insertions."));
+      bullets(report_.moves);
     }
     if (!report_.rules.empty()) {
       Table table{.head = {"rule", "paths"}, .rows = {}, .numeric = {false, true}};

@@ -24,6 +24,13 @@ struct ReportCheck {
   bool has_failed() const { return status && *status != 0; }
 };
 
+// What became of a topic's branch in the newest operation that changed it.
+struct ReportRangeDiff {
+  std::string operation;  // "rebase of 2026-01-02T03:04:05Z"
+  std::string mark;       // "=": says the same, "!": changed, ">": new
+  std::string text{};     // with "!": the difference of the differences
+};
+
 struct ReportBucket {
   std::string name;
   std::string kind;  // "upstream", "local" or "drop"
@@ -43,7 +50,8 @@ struct ReportBucket {
   std::string commit{};  // empty: none yet
   std::vector<ReportCheck> checks{};
   std::vector<std::string> look_first{};  // "path:12 (h:3fa9), +120": largest atoms, edits, adapted places
-  std::vector<std::string> questions{};   // "No test is touched.", as questions, never as verdicts
+  std::optional<ReportRangeDiff> last_change{};
+  std::vector<std::string> questions{};  // "No test is touched.", as questions, never as verdicts
 };
 
 struct ReportAtom {
@@ -56,6 +64,13 @@ struct ReportPath {
   std::vector<ReportAtom> atoms{};
   std::string layer{};       // "layer 7 of 12", digest
   std::string created_by{};  // build step
+};
+
+// Which layer of the image last wrote a file that differs from the base.
+struct ReportOrigin {
+  std::string path;
+  std::string layer;       // "layer 7 of 12, sha256:…"
+  std::string created_by;  // build step
 };
 
 struct ReportUpstream {
@@ -85,6 +100,8 @@ struct Report {
   std::vector<std::pair<std::string, std::int64_t>>
       rules{};  // ignore and subset rules, and how many paths each swallowed
   std::vector<ExpectationResult> expectations{};
+  std::vector<ReportOrigin> origins{};     // of an image: files that differ from the base
+  std::vector<std::string> moves{};        // deleted files whose text stands elsewhere
   std::vector<std::string> refuted{};      // needs that the plan refutes, with its reason
   std::vector<std::string> edits{};        // text from nobody's tree
   std::vector<std::string> resolutions{};  // remembered ones that were used

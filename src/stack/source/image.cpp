@@ -170,6 +170,7 @@ Result<SourceTree> assemble(const Reading& reading, const MergedTree& merged, co
   }
   out.tree.digest = tree_digest(out.tree.entries);
   out.tree.image = plan.config_digest;
+  out.tree.labels = plan.labels;
   if (root != reading.root) {
     out.tree.notes.push_back("The path " + printable(reading.root) + " leads through symlinks to " +
                              printable(root) + ".");

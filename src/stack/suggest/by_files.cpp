@@ -5,9 +5,11 @@
 #include <numeric>
 #include <set>
 
+#include "stack/atom/rename_view.h"
 #include "stack/compose/name_use.h"
 #include "stack/compose/word_index.h"
 #include "stack/suggest/claims_of_atoms.h"
+#include "stack/suggest/code_owners.h"
 #include "stack/suggest/suggestion.h"
 
 namespace tessera::stack {
@@ -76,9 +78,26 @@ Suggestion suggest_by_files(const Workspace& workspace) {
     if (introduced == names.introduced.end() || is_local[i]) continue;
     for (const auto& [word, atom] : introduced->second) makers[word].push_back(i);
   }
+  // A file that moved is one change, however its atoms are counted.
+  for (const MovedText& moved : find_moves(listing, workspace.repository, workspace.plan().rename_view)) {
+    const auto from = std::ranges::find(files, moved.from);
+    const auto to = std::ranges::find(files, moved.to);
+    if (from == files.end() || to == files.end()) continue;
+    const auto gone = static_cast<std::size_t>(from - files.begin());
+    const auto here = static_cast<std::size_t>(to - files.begin());
+    if (is_local[gone] || is_local[here] || groups.find(gone) == groups.find(here)) continue;
+    groups.join(gone, here);
+    reasons[gone] = "moved to " + path(here);
+  }
+  const CodeOwners owners = CodeOwners::read(workspace.base_tree, workspace.repository);
+  std::map<std::string, std::vector<std::size_t>> by_owner;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (const std::string owner = owners.of(path(i)); !owner.empty() && !is_local[i])
+      by_owner[owner].push_back(i);
+  }
   const WordIndex known = WordIndex::of(workspace.base_tree, workspace.repository);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (is_local[i]) continue;
+    if (is_local[i] || !reasons[i].empty()) continue;
     if (const std::string tested = tested_by(path(i)); !tested.empty()) {
       const auto source = by_stem.find(tested);
       if (source != by_stem.end() && source->second.size() == 1) {
@@ -91,20 +110,31 @@ Suggestion suggest_by_files(const Workspace& workspace) {
     for (const std::int32_t at : free[files[i]])
       lines += listing.atoms[static_cast<std::size_t>(at)].at.new_count +
                listing.atoms[static_cast<std::size_t>(at)].at.old_count;
-    if (lines > kSmall || !names.used.contains(files[i])) continue;
+    if (lines > kSmall) continue;
     std::set<std::size_t> sources;
     std::string word_used;
-    for (const auto& [word, atom] : names.used.at(files[i])) {
-      const auto maker = makers.find(word);
-      if (maker == makers.end() || maker->second.size() != 1 || maker->second[0] == i || known.contains(word))
-        continue;
-      sources.insert(maker->second[0]);
-      word_used = word;
+    if (const auto used = names.used.find(files[i]); used != names.used.end()) {
+      for (const auto& [word, atom] : used->second) {
+        const auto maker = makers.find(word);
+        if (maker == makers.end() || maker->second.size() != 1 || maker->second[0] == i ||
+            known.contains(word))
+          continue;
+        sources.insert(maker->second[0]);
+        word_used = word;
+      }
     }
     if (sources.size() == 1 && groups.find(*sources.begin()) != groups.find(i)) {
       groups.join(i, *sources.begin());
       reasons[i] = "uses " + word_used;
+      continue;
     }
+    // Of two files that the same people review, the small one goes along; of more nobody can tell with which.
+    const std::string owner = owners.of(path(i));
+    if (!sources.empty() || owner.empty() || by_owner[owner].size() != 2) continue;
+    const std::size_t other = by_owner[owner][0] == i ? by_owner[owner][1] : by_owner[owner][0];
+    if (groups.find(other) == groups.find(i)) continue;
+    groups.join(i, other);
+    reasons[i] = "reviewed by " + owner + ", as " + path(other);
   }
 
   std::map<std::size_t, ProposedBucket> buckets;
@@ -123,6 +153,8 @@ Suggestion suggest_by_files(const Workspace& workspace) {
       bucket->second.kind = reason.empty() ? BucketKind::kUpstream : BucketKind::kLocal;
       bucket->second.comment =
           reason.empty() ? "by file, 94 percent right on one real fork" : "probably local: " + reason;
+      if (const std::string owner = owners.of(path(root)); !owner.empty())
+        bucket->second.comment += "; reviewed by " + owner;
     }
     for (const std::string& claim : claims_of_atoms(listing, free[files[i]]))
       bucket->second.take.push_back({claim, reasons[i]});

@@ -6,6 +6,7 @@
 #include "stack/atom/line_pick.h"
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
+#include "stack/suggest/cancelled.h"
 #include "stack/suggest/claims_of_atoms.h"
 #include "stack/suggest/line_history.h"
 #include "stack/suggest/suggestion.h"
@@ -200,15 +201,33 @@ class CommitWalker {
 
 }  // namespace
 
-Result<Suggestion> suggest_from_commits(const Workspace& workspace, const Oid& from, const Oid& to) {
-  TS_TRY(std::vector<Oid> ids, workspace.repository.walk(to, {from}, SIZE_MAX, true));
+Result<CommitRange> parse_range(const Repository& repository, const std::string& text) {
+  const std::size_t dots = text.find("..");
+  if (dots == std::string::npos)
+    return Error{ErrorKind::kInvalidArgument, text, "A range of commits reads A..B."};
+  CommitRange range;
+  TS_TRY(range.from, repository.resolve_commit(text.substr(0, dots)));
+  TS_TRY(range.to, repository.resolve_commit(text.substr(dots + 2)));
+  return range;
+}
+
+Result<std::vector<Commit>> first_parents(const Repository& repository, const Oid& from, const Oid& to) {
+  TS_TRY(std::vector<Oid> ids, repository.walk(to, {from}, SIZE_MAX, true));
   std::ranges::reverse(ids);
   std::vector<Commit> commits;
   for (const Oid& id : ids) {
-    TS_TRY(Commit commit, workspace.repository.read_commit(id));
+    TS_TRY(Commit commit, repository.read_commit(id));
     commits.push_back(std::move(commit));
   }
-  return CommitWalker(workspace, std::move(commits)).suggest();
+  return commits;
+}
+
+Result<Suggestion> suggest_from_commits(const Workspace& workspace, const Oid& from, const Oid& to) {
+  TS_TRY(const std::vector<Commit> commits, first_parents(workspace.repository, from, to));
+  TS_TRY(Suggestion out, CommitWalker(workspace, commits).suggest());
+  TS_TRY(const std::vector<CancelledPair> pairs, find_cancelled(workspace.repository, from, commits));
+  for (const CancelledPair& pair : pairs) out.notes.push_back(sentence_of(pair, commits));
+  return out;
 }
 
 }  // namespace tessera::stack

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
 #include "stack/compose/scratch_stack.h"
+#include "stack/suggest/cancelled.h"
+#include "stack/suggest/code_owners.h"
 #include "stack/suggest/line_history.h"
 #include "stack/suggest/suggestion.h"
 
@@ -91,6 +93,63 @@ TEST(SuggestByFiles, TestsFollowWhatTheyTestAndScriptsStayLocal) {
   EXPECT_EQ(bucket_of("run_server.sh").kind, BucketKind::kLocal);
   EXPECT_EQ(bucket_of("engine.py.bak").kind, BucketKind::kLocal);
   EXPECT_EQ(bucket_of("pkg/engine.py").kind, BucketKind::kUpstream);
+}
+
+TEST(CodeOwners, TheLastPatternDecides) {
+  const CodeOwners owners(
+      "# people\n*        @all\n/csrc/   @kernels @gpu\n*.md\ntests/models @models  # ours\n{bad}/csrc @x\n");
+  EXPECT_EQ(owners.of("setup.py"), "@all");
+  EXPECT_EQ(owners.of("csrc/a/b.cu"), "@kernels @gpu");
+  EXPECT_EQ(owners.of("docs/csrc/x"), "@all");
+  EXPECT_EQ(owners.of("csrc/README.md"), "");  // freed
+  EXPECT_EQ(owners.of("tests/models/test_a.py"), "@models");
+  EXPECT_EQ(CodeOwners("").of("a"), "");
+}
+
+TEST(Cancelled, ARevertAndATakenBackAdditionAreNamed) {
+  ScratchRepository git;
+  git.write("f", "1\n2\n3\n4\n5\n6\n7\n8\n");
+  const std::string base = git.commit("base");
+  git.write("f", "1\n4\n5\n6\n7\n8\n");  // removes 2 and 3
+  git.write("only", "a\nb\n");
+  const std::string first = git.commit("First");
+  git.write("f", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");  // puts both back, adds 9
+  git.commit("Second");
+  git.write("f", "1\n2\n3\n4\n5\n6\n7\n8\n");  // takes 9 back
+  git.remove("only");
+  const std::string last = git.commit("Third");
+  auto repository = Repository::open(git.path());
+  const auto commits = first_parents(*repository, *oid_from_hex(base), *oid_from_hex(last));
+  const auto pairs = find_cancelled(*repository, *oid_from_hex(base), *commits);
+  ASSERT_TRUE(pairs.ok());
+  ASSERT_EQ(pairs->size(), 3u);
+  std::string all;
+  for (const CancelledPair& pair : *pairs) all += sentence_of(pair, *commits) + "\n";
+  EXPECT_THAT(all, HasSubstr("restores 2 lines that " + first.substr(0, 12) + " removed: Second"));
+  EXPECT_THAT(all, HasSubstr("removes 2 lines that " + first.substr(0, 12) + " added: Third"));
+  EXPECT_THAT(all, HasSubstr("removes 1 line that "));
+}
+
+TEST(SuggestByFiles, AMovedFileIsOneBucketAndReviewersAreNamed) {
+  ScratchStack scratch;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "value_" + std::to_string(i) + " = " + std::to_string(i) + "\n";
+  scratch.write("CODEOWNERS", "pkg/ @ada\nother/ @bob\n");
+  scratch.write("pkg/old_place.py", text);
+  scratch.write("other/big.py", "x = 1\n");
+  scratch.write("other/small.py", "y = 1\n");
+  scratch.commit_base();
+  scratch.remove("pkg/old_place.py");
+  scratch.write("pkg/new_place.py", "import os\n" + text);
+  scratch.write("other/big.py", text);
+  scratch.write("other/small.py", "y = 2\n");
+  scratch.commit_tree();
+  const Suggestion found = suggest_by_files(scratch.open(""));
+  const std::string toml = to_toml(found);
+  ASSERT_EQ(found.buckets.size(), 2u) << toml;
+  EXPECT_THAT(toml, HasSubstr("moved to pkg/new_place.py"));
+  EXPECT_THAT(toml, HasSubstr("reviewed by @ada"));
+  EXPECT_THAT(toml, HasSubstr("reviewed by @bob, as other/big.py"));
 }
 
 }  // namespace

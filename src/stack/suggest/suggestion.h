@@ -41,6 +41,15 @@ Suggestion suggest_by_files(const Workspace& workspace);
 // what they fix.
 Result<Suggestion> suggest_from_commits(const Workspace& workspace, const Oid& from, const Oid& to);
 
+// "A..B", as typed.
+struct CommitRange {
+  Oid from;
+  Oid to;
+};
+Result<CommitRange> parse_range(const Repository& repository, const std::string& text);
+// The commits of a range along first parents, oldest first.
+Result<std::vector<Commit>> first_parents(const Repository& repository, const Oid& from, const Oid& to);
+
 // [[bucket]] tables to append to the plan.
 std::string to_toml(const Suggestion& suggestion);
 

@@ -1,16 +1,15 @@
-// rebase: topics onto another target. upstream: what of the difference is there already.
+// rebase: topics onto another target.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "stack/command/atom_view.h"
-#include "stack/command/target_ground.h"
+#include "stack/command/topic_difference.h"
 #include "stack/command/verbs.h"
 #include "stack/compose/frozen_tree.h"
 #include "stack/compose/operation.h"
 #include "stack/compose/topics.h"
 #include "stack/move/target.h"
-#include "stack/move/upstream.h"
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
 #include "stack/plan/plan_editor.h"
@@ -157,6 +156,7 @@ Result<Exit> run_rebase(const RebaseOptions& options, const Session& session) {
     }
   }
   std::size_t conflicted = 0;
+  std::vector<std::pair<std::string, std::string>> differences;
   for (const Topic& topic : composition.topics) {
     const Counts& counts = by_bucket[static_cast<std::size_t>(topic.bucket)];
     const auto has = [&](PlacementKind kind) { return counts.of.contains(kind); };
@@ -169,15 +169,24 @@ Result<Exit> run_rebase(const RebaseOptions& options, const Session& session) {
       ++conflicted;
     }
     const std::string& name = plan.buckets[static_cast<std::size_t>(topic.bucket)].name;
-    rows.push_back({outcome, name, counts.text()});
+    // What a reviewer has to read again: how the topic's own difference changed.
+    TopicDifference difference;
+    const auto update = std::ranges::find(updates, topic.ref, &RefUpdate::ref);
+    if (update != updates.end()) {
+      TS_TRY(difference, compare_versions(workspace.repository, update->before, update->after));
+    }
+    rows.push_back({update == updates.end() ? "" : difference.mark, outcome, name, counts.text()});
+    if (!difference.text.empty()) differences.emplace_back(name, difference.text);
     topics.push_back(
         {{"bucket", name},
          {"outcome", outcome},
+         {"range_diff", {{"mark", difference.mark}, {"text", difference.text}}},
          {"atoms", counts.json()},
          {"commit", topic.conflicts.empty() && !topic.is_empty ? nlohmann::ordered_json(to_hex(topic.commit))
                                                                : nlohmann::ordered_json(nullptr)}});
   }
   if (!session.json && !session.quiet) session.out << table(rows);
+  for (const auto& [name, text] : differences) session.say("changed: " + name + "\n" + text);
   for (const std::string& renamed : target.renamed) session.say("renamed upstream: " + renamed);
   nlohmann::ordered_json conflicts = nlohmann::ordered_json::array();
   std::size_t open_conflicts = 0;
@@ -221,55 +230,6 @@ Result<Exit> run_rebase(const RebaseOptions& options, const Session& session) {
                             {"renamed", target.renamed},
                             {"resolutions_recorded", taken}});
   return open_conflicts > 0 ? Exit::kConflict : Exit::kTrue;
-}
-
-Result<Exit> run_upstream(const std::string& at, const Session& session) {
-  TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(const Workspace workspace, open_workspace(path));
-  TS_TRY(const Oid id, workspace.repository.resolve_commit(at));
-  TS_TRY(const Commit target, workspace.repository.read_commit(id));
-  TS_TRY(const std::vector<UpstreamFinding> findings, find_upstream(workspace, target));
-  std::map<UpstreamLevel, std::int64_t> counts;
-  std::vector<std::vector<std::string>> rows;
-  nlohmann::ordered_json found = nlohmann::ordered_json::array();
-  for (const UpstreamFinding& finding : findings) {
-    ++counts[finding.level];
-    const Atom& atom = workspace.listing.atoms[static_cast<std::size_t>(finding.atom)];
-    std::string commit = "-";
-    if (finding.commit) {
-      commit = to_hex(*finding.commit).substr(0, 12);
-      if (const auto read = workspace.repository.read_commit(*finding.commit))
-        commit += " " + read->message.substr(0, read->message.find('\n'));
-    }
-    rows.push_back({std::string(name_of(finding.level)), "h:" + workspace.listing.short_id(atom),
-                    place_of(workspace.listing, atom),
-                    bucket_names(workspace.plan(),
-                                 workspace.claims.ownership.atoms[static_cast<std::size_t>(finding.atom)]),
-                    commit});
-    nlohmann::ordered_json entry = atom_json(workspace, finding.atom);
-    entry["level"] = name_of(finding.level);
-    entry["commit"] =
-        finding.commit ? nlohmann::ordered_json(to_hex(*finding.commit)) : nlohmann::ordered_json(nullptr);
-    found.push_back(entry);
-  }
-  if (!session.json && !session.quiet) session.out << table(rows);
-  std::string summary;
-  nlohmann::ordered_json levels = nlohmann::ordered_json::object();
-  for (const auto& [level, count] : counts) {
-    summary += (summary.empty() ? " (" : ", ") + std::to_string(count) + " " + std::string(name_of(level));
-    levels[std::string(name_of(level))] = count;
-  }
-  session.say(std::to_string(findings.size()) + " of " + std::to_string(workspace.listing.atoms.size()) +
-              " atoms are at " + to_hex(id).substr(0, 12) + summary + (summary.empty() ? "" : ")"));
-  if (findings.size() * 2 > workspace.listing.atoms.size()) {
-    session.warn(
-        "Most of the difference is upstream at " + at +
-        ": the plan's base is probably older than the tree's. tessera-stack doctor looks for the true one.");
-  }
-  session.answer(
-      "upstream",
-      {{"at", to_hex(id)}, {"total", workspace.listing.atoms.size()}, {"levels", levels}, {"atoms", found}});
-  return Exit::kTrue;
 }
 
 }  // namespace tessera::stack
