@@ -7,6 +7,9 @@
 #ifdef TESSERA_HAS_CUDA
 #include "backend/cuda/cuda_backend.h"
 #endif
+#ifdef TESSERA_HAS_NCCL
+#include "comm/nccl/nccl_communicator.h"
+#endif
 
 namespace tessera {
 namespace {
@@ -20,6 +23,18 @@ int cuda_device_count() { return 0; }
 
 Error refusal(ErrorKind kind, std::string what) { return {kind, "--device", std::move(what)}; }
 
+Result<void> can_connect_gpus() {
+#ifdef TESSERA_HAS_NCCL
+  if (const auto api = open_nccl(); !api) return api.error();
+  return {};
+#else
+  return refusal(
+      ErrorKind::kUnsupported,
+      "is cuda with several ranks, but this program was built without nccl.h. Build it where NCCL's "
+      "header is, or use one rank.");
+#endif
+}
+
 }  // namespace
 
 Result<ComputeDevice> choose_device(const ComputeChoice& choice) {
@@ -30,38 +45,60 @@ Result<ComputeDevice> choose_device(const ComputeChoice& choice) {
     return refusal(ErrorKind::kUnsupported,
                    "is cuda, but this program was built without nvcc. Build it where CUDA is, or use cpu.");
   }
-  const bool present = cuda_device_count() > 0;
-  if (wanted && !present) {
+  const int present = cuda_device_count();
+  if (wanted && present == 0) {
     return refusal(ErrorKind::kUnavailable,
                    "is cuda, but no GPU can be used here. Check nvidia-smi, or use cpu.");
   }
-  if (wanted && choice.ranks > 1) {
-    return refusal(ErrorKind::kUnsupported, "is cuda, which runs one rank so far, but " +
-                                                std::to_string(choice.ranks) +
-                                                " ranks were asked for. Use one, or cpu.");
+  if (wanted && choice.ranks_here > present) {
+    return refusal(ErrorKind::kInvalidArgument,
+                   "is cuda, where each rank needs a GPU, but " + std::to_string(choice.ranks_here) +
+                       " ranks run on this machine, which has " + std::to_string(present) +
+                       ". The nearest --tensor-parallel-size that works has " + std::to_string(present) +
+                       (present == 1 ? " rank" : " ranks") + " a machine; or use cpu.");
   }
-  return present && choice.ranks == 1 ? ComputeDevice::kCuda : ComputeDevice::kCpu;
+  if (present < choice.ranks_here) return ComputeDevice::kCpu;
+  if (choice.several) {
+    const auto connected = can_connect_gpus();
+    if (!connected && wanted) return connected.error();
+    if (!connected) return ComputeDevice::kCpu;
+  }
+  return ComputeDevice::kCuda;
 }
 
 Result<std::unique_ptr<Backend>> make_backend(const BackendChoice& choice) {
 #ifdef TESSERA_HAS_CUDA
   if (choice.device == ComputeDevice::kCuda) {
-    return make_cuda_backend({.batch_invariant = choice.batch_invariant});
+    return make_cuda_backend(
+        {.device = choice.gpu, .batch_invariant = choice.batch_invariant, .patience = choice.patience});
   }
 #endif
   return make_cpu_backend({.threads = choice.threads});
 }
 
+Result<std::unique_ptr<Communicator>> make_device_group(Communicator& host, Backend& backend,
+                                                        const DeviceGroupOptions& options) {
+#ifdef TESSERA_HAS_NCCL
+  TS_TRY(const NcclApi api, open_nccl());
+  return make_nccl_communicator(
+      api, host, cuda_stream_of(backend),
+      {.graph_file = options.nccl_graph_file, .deadline = options.deadline, .log = options.log});
+#else
+  (void)options;
+  return Error{ErrorKind::kUnsupported, host.name(), "cannot be connected over " + backend.name() + "."};
+#endif
+}
+
 Result<DeviceModel> model_of_device(const BackendChoice& choice) {
 #ifdef TESSERA_HAS_CUDA
   if (choice.device == ComputeDevice::kCuda) {
-    TS_TRY(const CudaCard card, cuda_card(0));
+    TS_TRY(const CudaCard card, cuda_card(choice.gpu));
     const double gib = static_cast<double>(card.total_bytes) / static_cast<double>(std::int64_t{1} << 30);
     return gpu_device({.name = card.name,
                        .visible_gib = gib,
                        .multiprocessors = card.multiprocessors,
                        .capability = card.capability},
-                      1);
+                      choice.batch_invariant);
   }
 #endif
   return cpu_device(choice.threads);

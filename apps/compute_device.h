@@ -1,11 +1,15 @@
 // What --device means on this machine: which device computes, and a back-end for each rank.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend/backend.h"
 #include "base/result.h"
+#include "comm/communicator.h"
 #include "plan/device_model.h"
 
 namespace tessera {
@@ -14,17 +18,30 @@ enum class ComputeDevice { kCpu, kCuda };
 
 struct ComputeChoice {
   std::string device = "auto";  // of --device: auto, cpu or cuda
-  int ranks = 1;
+  int ranks_here = 1;           // on this machine: each needs a GPU
+  bool several = false;         // more than one rank in all: they need NCCL
 };
-// auto takes a GPU where this build and this machine have one and one rank is asked for.
+// auto takes GPUs where this build and this machine have one for each rank, and what connects them.
 Result<ComputeDevice> choose_device(const ComputeChoice& choice);
 
 struct BackendChoice {
   ComputeDevice device = ComputeDevice::kCpu;
   int threads = 0;  // of the CPU
+  int gpu = 0;
+  std::chrono::milliseconds patience{0};  // CudaOptions::patience
   bool batch_invariant = false;
 };
 Result<std::unique_ptr<Backend>> make_backend(const BackendChoice& choice);
+
+struct DeviceGroupOptions {
+  std::optional<std::string> nccl_graph_file;  // the value of NCCL_GRAPH_FILE
+  std::chrono::milliseconds deadline{60'000};
+  std::function<void(const std::string&)> log;  // a sentence a group; may be empty
+};
+// The ranks of `host` once more as a group over the memory of their GPUs. Every rank calls it with its own
+// back-end, which is a GPU's; both outlive the group.
+Result<std::unique_ptr<Communicator>> make_device_group(Communicator& host, Backend& backend,
+                                                        const DeviceGroupOptions& options);
 
 // What the device makes of weights and scratch, for planning its memory.
 Result<DeviceModel> model_of_device(const BackendChoice& choice);

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "checkpoint/inspect.h"
@@ -15,6 +17,7 @@
 #include "comm/thread_communicator.h"
 #include "engine/model_runner.h"
 #include "engine/rank_group.h"
+#include "engine/rank_start.h"
 #include "kvcache/block_hash.h"
 #include "model/context_exchange.h"
 #include "plan/kv_pool.h"
@@ -25,6 +28,7 @@ namespace {
 
 // How long a rank may keep the others waiting before the server ends with a message.
 constexpr std::chrono::milliseconds kRankDeadline{60'000};
+constexpr std::chrono::milliseconds kNoDeadline{0};
 
 // Of weights that are read from the disk before they are asked for.
 constexpr std::int64_t kReadAheadBytes = std::int64_t{1} << 30;
@@ -99,6 +103,21 @@ std::vector<Fact> facts_of(const ServeFlags& flags, const MemoryPlan& plan, cons
           {"--batch-invariant", plan.batch_invariant ? "on" : "off"}};
 }
 
+// Item by item what was planned for a rank and what it then took. Items that are nothing on both sides are
+// left out.
+std::vector<MemoryLine> memory_lines(const RankMemory& planned, const std::map<int, RankMemory>& taken) {
+  std::vector<MemoryLine> lines;
+  for (const auto& [rank, memory] : taken) {
+    const std::vector<MemoryItem> plan = items_of(planned);
+    const std::vector<MemoryItem> used = items_of(memory);
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      if (plan[i].bytes == 0 && used[i].bytes == 0) continue;
+      lines.push_back({.rank = rank, .item = plan[i].key, .planned = plan[i].bytes, .used = used[i].bytes});
+    }
+  }
+  return lines;
+}
+
 std::string describe_sharing(const MemoryPlan& plan) {
   if (plan.dcp_ranks == 1) return "";
   if (plan.replicate_up_to == 0) return fmt::format("; every sequence over {}", plan.dcp_ranks);
@@ -143,7 +162,8 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
         "from where blocks lie. Use one of the two."};
   }
   TS_TRY(plan.speculation, open_speculation(flags, config));
-  TS_TRY(plan.device, choose_device({.device = flags.device, .ranks = plan.ranks}));
+  TS_TRY(plan.device,
+         choose_device({.device = flags.device, .ranks_here = ranks_on_machine, .several = plan.ranks > 1}));
   TS_TRY(plan.kv_format, parse_kv_format(flags.kv_cache_dtype, automatic_kv_format(plan.device)));
   const std::optional<std::int64_t> row_bytes = kv_bytes_per_token(config, plan.kv_format);
   if (!row_bytes) {
@@ -153,15 +173,26 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
                              name_of(plan.kv_format), config.architecture_name)};
   }
   TS_TRY(const Checkpoint outline, checkpoint.outline());
-  TS_TRY(const DeviceModel device,
-         model_of_device({.device = plan.device, .threads = plan.threads_per_rank}));
-  TS_TRY(plan.rank, measure_ranks(outline, device, runner_options_of(plan),
-                                  {.ranks = plan.ranks,
-                                   .context_ranks = plan.dcp_ranks,
-                                   .expert_parallel = flags.expert_parallel}));
+  TS_TRY(const DeviceModel device, model_of_device({.device = plan.device,
+                                                    .threads = plan.threads_per_rank,
+                                                    .batch_invariant = plan.batch_invariant}));
+  std::optional<Checkpoint> draft_outline;
+  PlannedDraft draft{.automatic_format = automatic_kv_format(plan.device)};
+  if (plan.speculation) {
+    draft.config = &plan.speculation->config;
+    if (plan.speculation->draft) {
+      TS_TRY(draft_outline, plan.speculation->draft->outline());
+      draft.outline = &*draft_outline;
+    }
+  }
+  TS_TRY(plan.rank,
+         measure_ranks(
+             outline, device, runner_options_of(plan),
+             {.ranks = plan.ranks, .context_ranks = plan.dcp_ranks, .expert_parallel = flags.expert_parallel},
+             plan.speculation ? &draft : nullptr));
   plan.kv_bytes_per_token = plan.rank.kv_block / plan.block_size;
   TS_TRY(const std::int64_t kv_bytes, default_kv_bytes(plan.device, plan.rank.without_kv()));
-  TS_TRY(const KvPool pool, size_kv_pool({.block_bytes = plan.rank.kv_block,
+  TS_TRY(const KvPool pool, size_kv_pool({.block_bytes = block_cost(plan.rank, plan.dcp_ranks),
                                           .block_size = plan.block_size,
                                           .max_model_len = plan.max_model_len,
                                           .max_num_seqs = plan.max_num_seqs,
@@ -170,7 +201,7 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
                                           .bytes = flags.kv_cache_memory_bytes,
                                           .default_bytes = kv_bytes}));
   plan.kv_blocks = pool.blocks;
-  plan.kv_bytes = pool.bytes;
+  plan.rank = with_caches(plan.rank, pool.blocks, plan.dcp_ranks);
   return plan;
 }
 
@@ -190,11 +221,11 @@ std::string describe(const MemoryPlan& plan) {
       plan.model, plan.architecture, plan.ranks, plan.device == ComputeDevice::kCuda ? "GPU" : "CPU",
       plan.threads_per_rank, plan.threads_per_rank == 1 ? "" : "s", describe_sharing(plan),
       plan.max_model_len, plan.max_num_seqs, plan.max_num_batched_tokens, gib(plan.weight_file_bytes),
-      gib(plan.kv_bytes), plan.kv_blocks, plan.block_size, name_of(plan.kv_format), plan.kv_bytes_per_token,
-      plan.kv_tokens(), static_cast<double>(plan.kv_tokens()) / plan.max_model_len,
-      plan.prefix_caching ? "on" : "off", plan.batch_invariant ? "on" : "off",
-      plan.speculation ? plan.speculation->describe() : "none", gib(plan.rank.without_kv()),
-      rank_memory_text(plan.rank, 12));
+      gib(plan.rank.kv_cache + plan.rank.draft_cache), plan.kv_blocks, plan.block_size,
+      name_of(plan.kv_format), plan.kv_bytes_per_token, plan.kv_tokens(),
+      static_cast<double>(plan.kv_tokens()) / plan.max_model_len, plan.prefix_caching ? "on" : "off",
+      plan.batch_invariant ? "on" : "off", plan.speculation ? plan.speculation->describe() : "none",
+      gib(plan.rank.without_kv()), rank_memory_text(plan.rank, 12));
 }
 
 Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& checkpoint,
@@ -217,19 +248,33 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                          .clock = {},
                          .sink = [&](std::string_view line) { spdlog::info("{}", line); }});
   ReadAhead ahead(checkpoint.weight_bytes(), kReadAheadBytes);
-  std::atomic<std::size_t> weight_bytes{0};
-  std::atomic<std::size_t> scratch_bytes{0};
   std::atomic<std::int32_t> draft_lookahead{0};
+  std::mutex memory_mutex;  // of launched.memory
   std::string device_name;  // of rank 0, for the fingerprint
-  const auto make_rank = [&](Communicator* tp) -> Result<std::unique_ptr<StepRunner>> {
+  // Processes of one machine take its GPUs in turn.
+  const int first_gpu = processes != nullptr ? processes->place_on_machine() * ranks_here : 0;
+  const char* const graph_file = std::getenv("NCCL_GRAPH_FILE");  // which NCCL reads by itself
+  const DeviceGroupOptions group_options{
+      .nccl_graph_file = graph_file != nullptr ? std::optional<std::string>(graph_file) : std::nullopt,
+      .deadline = kRankDeadline,
+      .log = [](const std::string& sentence) { spdlog::info("{}", sentence); }};
+  const auto make_rank = [&](Communicator* host) -> Result<std::unique_ptr<StepRunner>> {
     RankDevice device;
     TS_TRY(device.backend, make_backend({.device = plan.device,
                                          .threads = plan.threads_per_rank,
+                                         .gpu = first_gpu + (host != nullptr ? host->rank() % ranks_here : 0),
+                                         .patience = host != nullptr ? kRankDeadline : kNoDeadline,
                                          .batch_invariant = plan.batch_invariant}));
+    Communicator* tp = host;
+    if (host != nullptr && plan.device == ComputeDevice::kCuda) {
+      TS_TRY(device.tp, make_device_group(*host, *device.backend, group_options));
+      tp = device.tp.get();
+    }
     RunnerOptions options = runner_options;
     options.always_logits = static_cast<bool>(hooks.logits_tap);
     options.enforce_eager = flags.enforce_eager;
-    if (tp == nullptr || tp->rank() == 0) device_name = device.backend->name();
+    const int rank = tp != nullptr ? tp->rank() : 0;
+    if (rank == 0) device_name = device.backend->name();
     if (plan.dcp_ranks > 1) {
       device.dcp =
           tp->split(tp->rank() / plan.dcp_ranks, fmt::format("dcp group {}", tp->rank() / plan.dcp_ranks));
@@ -239,39 +284,29 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                                  : flags.dcp_comm_backend == "ag_rs"
                                      ? DcpExchange::kReduceScatter
                                      : measured_exchange(device, launched.config, plan);
-    LoadOptions load{.limits = ModelRunner::limits_of(options),
-                     .shard = {.tp = tp,
-                               .expert_parallel = flags.expert_parallel,
-                               .dcp = device.dcp.get(),
-                               .exchange = exchange},
-                     .on_bytes = [&](std::int64_t bytes) {
-                       progress.add(bytes);
-                       ahead.consumed(bytes);
-                       if (hooks.on_progress) hooks.on_progress(progress.fraction(), progress.line());
-                     }};
-    if (plan.speculation) load.aux_layers = plan.speculation->aux_layers;
-    TS_TRY(auto model, load_model(checkpoint, *device.backend, load));
-    weight_bytes += model->weight_bytes();
-    scratch_bytes += model->scratch_bytes();
-    TS_TRY(auto runner, ModelRunner::create(std::move(device), std::move(model), options));
-    if (hooks.logits_tap && (tp == nullptr || tp->rank() == 0)) runner->set_logits_tap(hooks.logits_tap);
+    RankRecipe recipe{.target = checkpoint, .runner = options};
+    recipe.shard = {
+        .tp = tp, .expert_parallel = flags.expert_parallel, .dcp = device.dcp.get(), .exchange = exchange};
+    recipe.on_bytes = [&](std::int64_t bytes) {
+      progress.add(bytes);
+      ahead.consumed(bytes);
+      if (hooks.on_progress) hooks.on_progress(progress.fraction(), progress.line());
+    };
     if (plan.speculation) {
-      TS_TRY(auto proposer,
-             make_proposer(plan.speculation->config, {.backend = runner->backend(),
-                                                      .target = runner->model(),
-                                                      .target_config = launched.config,
-                                                      .draft = plan.speculation->checkpoint(),
-                                                      .shard = load.shard,
-                                                      .max_seqs = plan.max_num_seqs,
-                                                      .max_tokens = plan.max_num_batched_tokens,
-                                                      .max_model_len = plan.max_model_len,
-                                                      .blocks = plan.kv_blocks * plan.dcp_ranks,
-                                                      .block_size = plan.block_size,
-                                                      .automatic_format = automatic_kv_format(plan.device)}));
-      if (tp == nullptr || tp->rank() == 0) draft_lookahead = proposer->lookahead(options.most_drafts);
-      runner->set_proposer(std::move(proposer));
+      recipe.speculation = &plan.speculation->config;
+      recipe.draft = plan.speculation->checkpoint();
+      recipe.automatic_format = automatic_kv_format(plan.device);
     }
-    return std::unique_ptr<StepRunner>(std::move(runner));
+    TS_TRY(StartedRank started, start_rank(std::move(device), recipe));
+    {
+      const std::lock_guard lock(memory_mutex);
+      launched.memory[rank] = started.memory;
+    }
+    if (rank == 0) {
+      draft_lookahead = started.draft_lookahead;
+      if (hooks.logits_tap) started.runner->set_logits_tap(hooks.logits_tap);
+    }
+    return std::unique_ptr<StepRunner>(std::move(started.runner));
   };
   std::unique_ptr<StepRunner> runner;
   if (plan.ranks == 1) {
@@ -286,14 +321,12 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
       loading = processes->loading();
     }
     auto group = RankGroup::create(
-        std::move(communicators), [&](Communicator& tp) { return make_rank(&tp); }, kRankDeadline);
+        std::move(communicators), [&](Communicator& host) { return make_rank(&host); }, kRankDeadline);
     if (loading) TS_TRY(loading->arrive(group ? Result<void>() : Result<void>(group.error())));
     TS_TRY(runner, std::move(group));
   }
   progress.finish();
   checkpoint.drop_pages();
-  launched.weight_bytes = weight_bytes;
-  launched.scratch_bytes = scratch_bytes;
 
   if (processes != nullptr && !processes->leads()) {
     launched.follower = {std::move(runner), processes->receiver()};
@@ -324,6 +357,8 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                               .hash_key = {}};
   engine_options.end_tokens = launched.config.end_tokens;
   engine_options.kv_cache_dtype = flags.kv_cache_dtype;
+  engine_options.ranks = plan.ranks;
+  engine_options.memory = memory_lines(plan.rank, launched.memory);
   engine_options.fingerprint = fmt::format("fp_{:016x}", std::hash<std::string>{}(identity));
   engine_options.max_waiting = flags.max_waiting;
   engine_options.seed = flags.seed;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -12,7 +13,7 @@
 #include "engine/engine.h"
 #include "engine/model_runner.h"
 #include "engine/plan_relay.h"
-#include "plan/rank_memory.h"
+#include "plan/measure_rank.h"
 #include "processes.h"
 #include "serve_flags.h"
 #include "speculation.h"
@@ -37,11 +38,10 @@ struct MemoryPlan {
   std::int64_t weight_file_bytes = 0;   // of the checkpoint: all ranks together hold about as much
   std::int64_t kv_bytes_per_token = 0;  // on each rank that holds the token
   std::int32_t kv_blocks = 0;           // on each rank
-  std::int64_t kv_bytes = 0;            // likewise
   bool prefix_caching = true;
   bool batch_invariant = false;
   std::shared_ptr<const Speculation> speculation;  // null: none
-  RankMemory rank;  // what the fullest rank holds besides its KV cache, item by item
+  RankMemory rank;                                 // what the fullest rank holds, item by item
 
   // What fits at most: every sequence spread.
   std::int64_t kv_tokens() const { return std::int64_t{kv_blocks} * dcp_ranks * block_size; }
@@ -55,9 +55,8 @@ std::string describe(const MemoryPlan& plan);  // several lines, for --dry-run a
 struct LaunchedEngine {
   ModelConfig config;
   MemoryPlan plan;
-  std::size_t weight_bytes = 0;    // held by all ranks
-  std::size_t scratch_bytes = 0;   // likewise
-  std::unique_ptr<Engine> engine;  // of process 0
+  std::map<int, RankMemory> memory;  // what the ranks of this process have really taken
+  std::unique_ptr<Engine> engine;    // of process 0
   // Of the other processes: their ranks, and where their plans come from.
   struct Follower {
     std::unique_ptr<StepRunner> ranks;

@@ -18,12 +18,12 @@
 namespace tessera {
 namespace {
 
-// A number that a process manager set; 1 when it did not.
-int number_of(std::initializer_list<const char*> variables) {
+// A number that a process manager set; `otherwise` when it did not.
+int number_of(std::initializer_list<const char*> variables, int otherwise = 1) {
   for (const char* name : variables) {
-    if (const char* value = std::getenv(name)) return std::max(1, std::atoi(value));
+    if (const char* value = std::getenv(name)) return std::max(otherwise, std::atoi(value));
   }
-  return 1;
+  return otherwise;
 }
 
 }  // namespace
@@ -46,6 +46,7 @@ Result<std::unique_ptr<Processes>> Processes::join() {
   std::unique_ptr<Processes> processes(new Processes);
   TS_TRY(processes->session_, MpiSession::start());
   processes->local_ = number_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  processes->place_ = number_of({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0);
   TS_TRY(auto start, make_mpi_communicators(*processes->session_, 1, "start", kStartDeadline));
   processes->start_ = std::move(start.front());
   return processes;

@@ -31,6 +31,8 @@ class Processes {
   bool leads() const { return process() == 0; }
   // Processes on this machine, which share its cores.
   int on_this_machine() const { return local_; }
+  // This one's place among them, from 0.
+  int place_on_machine() const { return place_; }
 
   // Ranks of each process when there are `ranks` in all, or why they cannot be dealt out evenly.
   Result<int> ranks_each(int ranks) const;
@@ -53,6 +55,7 @@ class Processes {
   std::unique_ptr<MpiSession> session_;
   std::unique_ptr<Communicator> start_;  // a rank a process: agreement and loading
   int local_ = 1;
+  int place_ = 0;
 };
 
 // What a process other than 0 does for `serve` and `generate`: loads its ranks and runs what process 0 plans.

@@ -184,10 +184,11 @@ int run_serve(const ServeFlags& flags, Processes* processes) {
     return fail(launched.error());
   }
   spdlog::info("{}", describe(launched->plan));
-  spdlog::info("memory: weights {:.1f} MB, scratch {:.1f} MB, KV cache {:.1f} MB a rank",
-               static_cast<double>(launched->weight_bytes) / 1e6,
-               static_cast<double>(launched->scratch_bytes) / 1e6,
-               static_cast<double>(launched->plan.kv_bytes) / 1e6);
+  for (const auto& [rank, memory] : launched->memory) {
+    spdlog::info("memory: rank {} took {:.1f} MB besides its KV cache and {:.1f} MB for it", rank,
+                 static_cast<double>(memory.without_kv()) / 1e6,
+                 static_cast<double>(memory.kv_cache + memory.draft_cache) / 1e6);
+  }
 
   server.attach({.engine = launched->engine.get(),
                  .tokenizer = &*tokenizer,

@@ -12,9 +12,9 @@
 #include "processes.h"
 #include "serve.h"
 #include "serve_flags.h"
-#include "verify.h"
 #include "usage/completion.h"
 #include "usage/man_page.h"
+#include "verify.h"
 
 namespace tessera {
 namespace {

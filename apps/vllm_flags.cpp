@@ -102,7 +102,7 @@ constexpr std::array kFlags = {
              .reason = "ranks are threads, or processes started by mpirun."},
     VllmFlag{.name = "--disable-custom-all-reduce",
              .takes_value = false,
-             .reason = "there is nothing to reduce on one rank."},
+             .reason = "GPUs are connected by NCCL unless something else is asked for."},
     VllmFlag{.name = "--enable-dbo", .takes_value = false, .reason = kScheduler},
     VllmFlag{.name = "--enable-eplb", .takes_value = false, .reason = "experts are not balanced over ranks."},
     VllmFlag{.name = "--worker-cls", .reason = kNoPython},

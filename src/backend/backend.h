@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "backend/attention_batch.h"
+#include "backend/device_memory.h"
 #include "backend/sampling.h"
 #include "base/result.h"
 #include "checkpoint/host_matrix.h"
@@ -30,9 +31,6 @@
 #include "tensor/tensor.h"
 
 namespace tessera {
-
-// Owned device memory; freed when the last owner goes. unique_ptr with a deleter that knows the device.
-using Buffer = std::unique_ptr<void, std::function<void(void*)>>;
 
 // A matrix [out, in] in the device's own layout (which may differ from the file's).
 struct Weight {
@@ -275,6 +273,8 @@ class Backend {
   // Makes every later call within the limits free of allocation. Returns the bytes of scratch that are now
   // held.
   virtual std::size_t reserve(const Limits& limits) = 0;
+  // Everything this back-end has on the device now.
+  virtual DeviceMemory held() const = 0;
 };
 
 }  // namespace tessera

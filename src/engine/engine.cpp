@@ -56,9 +56,12 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
            .kv_cache_dtype = options_.kv_cache_dtype,
            .prefix_caching = s.prefix_caching,
            .end_tokens = options_.end_tokens,
+           .ranks = options_.ranks,
            .dcp_ranks = s.dcp_ranks,
            .most_drafts = s.most_drafts,
-           .fingerprint = options_.fingerprint};
+           .fingerprint = options_.fingerprint,
+           .memory = options_.memory};
+  books_.kv_usage_of.resize(static_cast<std::size_t>(s.dcp_ranks));
   thread_ = std::thread([this] { run(); });
 }
 
@@ -242,6 +245,8 @@ void Engine::publish(bool handing_out) {
   handing_out_ = handing_out;
   books_.running = scheduler_.running();
   books_.kv_usage = scheduler_.kv().usage();
+  for (std::int32_t rank = 0; rank < scheduler_.kv().ranks(); ++rank)
+    books_.kv_usage_of[static_cast<std::size_t>(rank)] = scheduler_.kv().usage(rank);
   books_.finished = counters.finished;
   books_.aborted = counters.aborted;
   books_.failed = counters.failed;

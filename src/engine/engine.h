@@ -25,6 +25,8 @@ struct EngineOptions {
   SchedulerOptions scheduler;            // hash_key is drawn by the engine
   std::vector<std::int32_t> end_tokens;  // of the model
   std::string kv_cache_dtype;            // for info() only
+  std::int32_t ranks = 1;                // likewise
+  std::vector<MemoryLine> memory;        // likewise
   std::string fingerprint;               // for info() only
   std::int32_t max_waiting = 0;          // most requests in the queue; 0: no limit
   std::uint64_t seed = 0;                // of the seeds of requests that bring none

@@ -43,6 +43,15 @@ struct SpeculationStats {
   std::int64_t probes = 0;
 };
 
+// Of one item of one rank's memory, in bytes: what was planned before anything was loaded, and what the rank
+// has then taken.
+struct MemoryLine {
+  std::int32_t rank = 0;
+  std::string item;
+  std::int64_t planned = 0;
+  std::int64_t used = 0;
+};
+
 struct EngineInfo {
   std::int32_t vocab = 0;
   std::int32_t max_model_len = 0;  // prompt + output tokens
@@ -54,18 +63,21 @@ struct EngineInfo {
   std::string kv_cache_dtype;
   bool prefix_caching = true;
   std::vector<std::int32_t> end_tokens;
-  std::int32_t dcp_ranks = 1;    // ranks that share the rows of a sequence
-  std::int32_t most_drafts = 0;  // of a sequence in a step; 0: no speculation
-  std::string fingerprint;       // changes with kernels and configuration: OpenAI's system_fingerprint
+  std::int32_t ranks = 1;
+  std::int32_t dcp_ranks = 1;      // of these, that share the rows of a sequence: a run of neighbours
+  std::int32_t most_drafts = 0;    // of a sequence in a step; 0: no speculation
+  std::string fingerprint;         // changes with kernels and configuration: OpenAI's system_fingerprint
+  std::vector<MemoryLine> memory;  // of the ranks of this process
 };
 
 // Counters only grow; gauges are of the last step. Taken without stopping the engine.
 struct EngineStats {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
-  double kv_usage = 0;        // share of blocks referenced by live requests, 0..1
-  std::int64_t received = 0;  // accepted by submit; = finished + aborted + failed + waiting + running
-  std::int64_t finished = 0;  // kStop or kLength
+  double kv_usage = 0;              // share of blocks referenced by live requests, 0..1
+  std::vector<double> kv_usage_of;  // [dcp_ranks] likewise of each rank's own memory
+  std::int64_t received = 0;        // accepted by submit; = finished + aborted + failed + waiting + running
+  std::int64_t finished = 0;        // kStop or kLength
   std::int64_t aborted = 0;
   std::int64_t failed = 0;
   std::int64_t prompt_tokens = 0;  // of requests whose prefill is complete

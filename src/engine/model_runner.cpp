@@ -53,8 +53,10 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
                 .tokens = options.max_num_batched_tokens,
                 .drafts = options.most_drafts,
                 .always_logits = options.always_logits}) {
+  cache_.block = row_bytes * options.block_size * model_->layers();
+  cache_.all = cache_.block * options.kv_blocks;
+  pool_ = backend_.allocate(static_cast<std::size_t>(cache_.all));
   const std::int64_t layer_bytes = row_bytes * options.block_size * options.kv_blocks;
-  pool_ = backend_.allocate(static_cast<std::size_t>(layer_bytes * model_->layers()));
   for (std::int64_t l = 0; l < model_->layers(); ++l) {
     kv_.push_back({.data = static_cast<std::byte*>(pool_.get()) + l * layer_bytes,
                    .format = options.kv_format,

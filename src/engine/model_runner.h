@@ -45,6 +45,8 @@ struct RunnerOptions {
 // What a rank owns besides its model: the device, and the group it shares the rows of the cache with.
 struct RankDevice {
   std::unique_ptr<Backend> backend;
+  // Of devices that cannot use the ranks' own group: the same ranks, over device memory. Else null.
+  std::unique_ptr<Communicator> tp = nullptr;
   std::unique_ptr<Communicator> dcp = nullptr;  // null: every rank keeps all rows
 };
 
@@ -69,6 +71,7 @@ class ModelRunner final : public StepRunner {
   void set_logits_tap(LogitsTap tap) { sampler_.set_tap(std::move(tap)); }
 
   Model& model() { return *model_; }
+  CacheMemory cache() const { return cache_; }
   Backend& backend() { return backend_; }
 
  private:
@@ -113,6 +116,7 @@ class ModelRunner final : public StepRunner {
   std::unique_ptr<Model> model_;
   RunnerOptions options_;
   Buffer pool_;
+  CacheMemory cache_;  // of pool_
   std::vector<KvLayer> kv_;
   Inputs inputs_;
   StepRecordings recordings_;

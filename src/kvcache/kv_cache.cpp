@@ -19,6 +19,10 @@ double KvCache::usage() const {
   return 1.0 - static_cast<double>(free) / pool_.size();
 }
 
+double KvCache::usage(std::int32_t rank) const {
+  return 1.0 - static_cast<double>(pool_.free_on(rank)) / pool_.blocks_per_rank();
+}
+
 void KvCache::reserve(SequenceBlocks& blocks, std::int32_t count) const {
   TS_CHECK(blocks.ids.empty(), blocks.ids.size());
   blocks.ids.reserve(static_cast<std::size_t>(count));

@@ -39,6 +39,8 @@ class KvCache {
   std::int32_t used_blocks() const { return pool_.used_blocks(); }
   // Memory in use over all ranks, copies counted, as a share of all.
   double usage() const;
+  // Likewise of one rank's memory.
+  double usage(std::int32_t rank) const;
   std::int32_t references(BlockId block) const { return pool_.references(block); }
   std::int32_t owner(BlockId block) const { return pool_.owner(block); }
   std::int32_t place(BlockId block, std::int32_t rank) const { return pool_.place(block, rank); }

@@ -19,10 +19,9 @@ void ContextExchange::plan(Arena& arena, Communicator* dcp, DcpExchange exchange
   queries_ = arena.take(sizes.dtype, sizes.tokens, ranks_ * key);
   out_ = arena.take(sizes.dtype, sizes.tokens, ranks_ * sizes.heads * sizes.value_dim);
   lse_ = arena.take(DType::kF32, sizes.tokens, ranks_ * sizes.heads);
-  // Reduce-scatter sends every log-sum-exp to everybody.
-  const std::int64_t message =
-      output_bytes(sizes.tokens) +
-      lse_bytes(sizes.tokens) * (exchange_ == DcpExchange::kReduceScatter ? ranks_ : std::int64_t{1});
+  // Room for either way, so that memory does not depend on which is faster: reduce-scatter sends every
+  // log-sum-exp to everybody.
+  const std::int64_t message = output_bytes(sizes.tokens) + lse_bytes(sizes.tokens) * ranks_;
   sent_ = arena.take_bytes(static_cast<std::size_t>(ranks_ * message));
   received_ = arena.take_bytes(static_cast<std::size_t>(ranks_ * message));
 }
@@ -104,8 +103,15 @@ MeasuredExchange measure_exchange(Backend& backend, Communicator& dcp, const Con
   MeasuredExchange measured;
   measured.all_to_all_us = median_us(DcpExchange::kAllToAll);
   measured.reduce_scatter_us = median_us(DcpExchange::kReduceScatter);
-  dcp.broadcast(&measured.all_to_all_us, sizeof(double), 0);
-  dcp.broadcast(&measured.reduce_scatter_us, sizeof(double), 0);
+  // By way of the device: a group of GPUs knows no other memory.
+  std::array<double, 2> times = {measured.all_to_all_us, measured.reduce_scatter_us};
+  const Buffer on_device = backend.allocate(sizeof times);
+  backend.copy_to_device(on_device.get(), times.data(), sizeof times);
+  dcp.broadcast(on_device.get(), sizeof times, 0);
+  backend.copy_to_host(times.data(), on_device.get(), sizeof times);
+  backend.synchronise();
+  measured.all_to_all_us = times[0];
+  measured.reduce_scatter_us = times[1];
   if (measured.reduce_scatter_us < measured.all_to_all_us) measured.faster = DcpExchange::kReduceScatter;
   return measured;
 }

@@ -61,25 +61,42 @@ Result<std::vector<int>> choose_context_parallel(const Checkpoint& outline, cons
   return std::vector<int>{*request.context_parallel};
 }
 
+// The draft as the server would resolve it.
+Result<SpeculativeConfig> resolve_draft(const PlanModel& draft, const ModelConfig& target,
+                                        const GpuPlanRequest& request, int ranks) {
+  SpeculativeConfig config;
+  config.model = draft.path;
+  config.num_speculative_tokens = request.draft_tokens;
+  config.draft_kv_format = request.draft_kv_format;
+  auto resolved = resolve_speculation(std::move(config), target, &draft.outline->config(), ranks);
+  if (!resolved) return Error{resolved.error().kind, "--draft", resolved.error().what};
+  return resolved;
+}
+
+// What is planned for, but for the layout.
+struct Subject {
+  const Checkpoint& outline;
+  const DeviceModel& device;
+  const RunnerOptions& runner;
+  bool expert_parallel;
+  const PlannedDraft* draft;
+};
+
 // The smallest number of GPUs above `too_few` on which the model and one block of cache fit; 0: none.
-Result<int> ranks_that_fit(const Checkpoint& outline, const DeviceModel& device,
-                           const GpuPlanRequest& request, std::int64_t besides, std::int64_t usable,
-                           int too_few) {
+Result<int> ranks_that_fit(const Subject& of, std::int64_t besides, std::int64_t usable, int too_few) {
   for (int ranks = too_few + 1; ranks <= 1024; ++ranks) {
-    if (!check_shardable(outline, ranks, request.expert_parallel)) continue;
+    if (!check_shardable(of.outline, ranks, of.expert_parallel)) continue;
     TS_TRY(const RankMemory first,
-           measure_rank(outline, device, request.runner,
-                        {.rank = 0, .ranks = ranks, .expert_parallel = request.expert_parallel}));
-    if (first.without_kv() + besides + first.kv_block <= usable) return ranks;
+           measure_rank(of.outline, of.device, of.runner,
+                        {.rank = 0, .ranks = ranks, .expert_parallel = of.expert_parallel}, of.draft));
+    if (first.without_kv() + besides + block_cost(first, 1) <= usable) return ranks;
   }
   return 0;
 }
 
 }  // namespace
 
-std::int64_t LayoutPlan::without_kv() const {
-  return rank.without_kv() + draft.weights + draft.scratch + draft.hidden_states + graphs + nccl + context;
-}
+std::int64_t LayoutPlan::without_kv() const { return rank.without_kv() + graphs + nccl + context; }
 
 Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel>& draft,
                           const GpuPlanRequest& request) {
@@ -107,49 +124,43 @@ Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel
                                            " needs an MLA model whose latent is a multiple of 128 wide; use "
                                            "auto, bf16 or fp8.");
   }
-  if (draft && !draft->outline->config().draft)
-    return refused("--draft", draft->path + " is " + draft->outline->config().architecture_name +
-                                  ", which is no draft (EAGLE-3 or DFlash).");
-  if (draft && draft->outline->config().draft->target_hidden != config.hidden) {
-    return refused("--draft", draft->path + " reads hidden states " +
-                                  std::to_string(draft->outline->config().draft->target_hidden) +
-                                  " wide, but the target's are " + std::to_string(config.hidden) + ".");
-  }
   TS_TRY(const int ranks, choose_tensor_parallel(outline, request));
   TS_TRY(const std::vector<int> context_sizes, choose_context_parallel(outline, request, ranks));
   plan.tensor_parallel = ranks;
 
-  const std::int64_t query_tokens = draft ? 1 + request.draft_tokens : 1;
-  const DeviceModel device = gpu_device(request.gpus.card, query_tokens);
-  DraftMemory draft_memory;
+  const DeviceModel device = gpu_device(request.gpus.card);
+  RunnerOptions runner = request.runner;
+  SpeculativeConfig speculation;
+  PlannedDraft planned;
+  const PlannedDraft* const draft_or_null = draft ? &planned : nullptr;
   if (draft) {
-    TS_TRY(draft_memory,
-           measure_draft(outline, *draft->outline, device, request.runner,
-                         {.ranks = ranks, .expert_parallel = request.expert_parallel},
-                         {static_cast<std::int32_t>(request.draft_tokens), request.draft_kv_format}));
+    TS_TRY(speculation, resolve_draft(*draft, config, request, ranks));
+    plan.draft_method = name_of(*speculation.method);
+    runner.most_drafts = speculation.num_speculative_tokens;
+    planned = {&speculation, draft->outline, request.draft_kv_format};
+    for (const std::string& note : speculation.notes) plan.notes.push_back(note);
   }
   for (const int context_ranks : context_sizes) {
     LayoutPlan layout;
     layout.context_ranks = context_ranks;
     TS_TRY(layout.rank,
            measure_ranks(
-               outline, device, request.runner,
-               {.ranks = ranks, .context_ranks = context_ranks, .expert_parallel = request.expert_parallel}));
-    layout.draft = draft_memory;
+               outline, device, runner,
+               {.ranks = ranks, .context_ranks = context_ranks, .expert_parallel = request.expert_parallel},
+               draft_or_null));
     layout.graphs = graph_bytes(request.runner, draft.has_value());
     layout.nccl = ((ranks > 1 ? 1 : 0) + (context_ranks > 1 ? 1 : 0)) * kNcclBytesPerGroup;
     layout.context = kContextBytes;
     layout.usable = static_cast<std::int64_t>(
         std::floor(static_cast<double>(request.gpus.card.visible_bytes()) * request.utilisation));
-    // A draft's cache is whole on each rank: it has the rows of every rank's blocks.
-    const std::int64_t block = layout.rank.kv_block + context_ranks * draft_memory.kv_block;
+    const std::int64_t block = block_cost(layout.rank, context_ranks);
     plan.kv_bytes_per_token = layout.rank.kv_block / request.runner.block_size;
-    plan.draft_kv_bytes_per_token = draft_memory.kv_block / request.runner.block_size;
+    plan.draft_kv_bytes_per_token = layout.rank.draft_kv_block / request.runner.block_size;
     const std::int64_t room = layout.usable - layout.without_kv();
     if (room < block) {
       TS_TRY(const int enough,
-             ranks_that_fit(outline, device, request, layout.without_kv() - layout.rank.without_kv(),
-                            layout.usable, ranks));
+             ranks_that_fit({outline, device, runner, request.expert_parallel, draft_or_null},
+                            layout.without_kv() - layout.rank.without_kv(), layout.usable, ranks));
       return Error{ErrorKind::kTooLarge, "--gpu",
                    "The model does not fit: each of " + std::to_string(ranks) + " GPUs needs " +
                        gib(layout.without_kv()) + " before any KV cache, but " +
@@ -167,6 +178,7 @@ Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel
                                     .blocks = {},
                                     .bytes = room,
                                     .default_bytes = 0}));
+    layout.rank = with_caches(layout.rank, layout.kv.blocks, context_ranks);
     layout.sequences = static_cast<double>(layout.kv.tokens) / request.runner.max_model_len;
     plan.layouts.push_back(layout);
   }

@@ -9,7 +9,7 @@
 
 #include "plan/gpu_card.h"
 #include "plan/kv_pool.h"
-#include "plan/rank_memory.h"
+#include "plan/measure_rank.h"
 
 namespace tessera {
 
@@ -19,16 +19,15 @@ struct GpuPlanRequest {
   std::optional<int> tensor_parallel;
   std::optional<int> context_parallel;  // absent: every D that divides T
   bool expert_parallel = false;
-  std::int64_t draft_tokens = 3;  // of one proposal, when there is a draft
+  std::int32_t draft_tokens = 3;  // of one proposal, when there is a draft
   KvFormat draft_kv_format = KvFormat::kBF16;
-  RunnerOptions runner;  // limits, block size, row format
+  RunnerOptions runner;  // limits, block size, row format; most_drafts follows from the draft
 };
 
 // The plan of one D, in bytes of one GPU (the fullest rank's).
 struct LayoutPlan {
   int context_ranks = 1;
-  RankMemory rank;
-  DraftMemory draft;
+  RankMemory rank;           // its caches are those of `kv`
   std::int64_t graphs = 0;   // allowance
   std::int64_t nccl = 0;     // allowance
   std::int64_t context = 0;  // allowance: the driver's context and code
@@ -42,8 +41,9 @@ struct LayoutPlan {
 struct GpuPlan {
   std::string model;
   std::string architecture;
-  bool from_files = false;  // else formats are what the config promises
-  std::string draft;        // empty: none
+  bool from_files = false;   // else formats are what the config promises
+  std::string draft;         // empty: none
+  std::string draft_method;  // "eagle3", "dflash", "draft_model"
   GpuPlanRequest request;
   int tensor_parallel = 1;
   std::int64_t kv_bytes_per_token = 0;        // on a rank that holds it
@@ -59,7 +59,7 @@ struct PlanModel {
 };
 
 // Refused with the numbers and the nearest working choice: sizes that do not divide, more ranks than GPUs,
-// a model that does not fit.
+// a draft that does not fit its target, a model that does not fit the cards.
 Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel>& draft,
                           const GpuPlanRequest& request);
 

@@ -10,15 +10,13 @@ namespace {
 
 class MeasuringBackend final : public Backend {
  public:
-  MeasuringBackend(DeviceModel device, Measured& measured)
-      : device_(std::move(device)), measured_(measured) {}
+  explicit MeasuringBackend(DeviceModel device) : device_(std::move(device)) {}
 
   std::string name() const override { return "a plan for " + device_.name; }
   DType activation_dtype() const override { return device_.activation; }
 
   Buffer allocate(std::size_t bytes) override {
-    measured_.buffers += static_cast<std::int64_t>(bytes);
-    return nowhere(bytes);
+    return count_.count(nowhere(bytes), static_cast<std::int64_t>(bytes), &DeviceMemory::buffers);
   }
   Weight prepare(std::span<const HostMatrix> row_parts) override {
     Weight weight;
@@ -29,8 +27,7 @@ class MeasuringBackend final : public Backend {
       weight.out += part.out;
     }
     weight.bytes = device_.stack_bytes(weight.format, 1, weight.out, weight.in);
-    measured_.weights += weight.bytes;
-    return weight;
+    return counted(std::move(weight));
   }
   WeightStack prepare_stack(std::int64_t count,
                             const std::function<std::vector<HostMatrix>(std::int64_t)>& parts) override {
@@ -60,18 +57,27 @@ class MeasuringBackend final : public Backend {
     return sized(std::move(stack));
   }
   VectorWeight prepare_vector(std::span<const float> values) override {
-    measured_.weights += static_cast<std::int64_t>(values.size_bytes());
-    return {.size = static_cast<std::int64_t>(values.size()), .storage = {}};
+    VectorWeight vector{.size = static_cast<std::int64_t>(values.size()),
+                        .storage = nowhere(values.size_bytes())};
+    return count_.count_storage(std::move(vector), static_cast<std::int64_t>(values.size_bytes()),
+                                &DeviceMemory::weights);
   }
   RopeTable prepare_rope(std::int64_t positions, std::span<const float> frequencies, float) override {
     const auto pairs = static_cast<std::int64_t>(frequencies.size());
-    measured_.rope_tables += 2 * positions * pairs * 4;
-    return {.positions = positions, .pairs = pairs, .storage = {}};
+    const std::int64_t bytes = 2 * positions * pairs * 4;
+    RopeTable table{
+        .positions = positions, .pairs = pairs, .storage = nowhere(static_cast<std::size_t>(bytes))};
+    return count_.count_storage(std::move(table), bytes, &DeviceMemory::rope_tables);
   }
   std::size_t reserve(const Limits& limits) override {
-    const std::size_t bytes = device_.reserve_bytes(limits);
-    measured_.reserved += static_cast<std::int64_t>(bytes);
-    return bytes;
+    reserved_.push_back(limits);
+    scratch_ = device_.reserve_bytes(reserved_);
+    return scratch_;
+  }
+  DeviceMemory held() const override {
+    DeviceMemory memory = count_.held();
+    memory.scratch = static_cast<std::int64_t>(scratch_);
+    return memory;
   }
   void copy_to_device(void*, const void*, std::size_t) override {}  // tables that are made at start
   void copy_to_host(void*, const void*, std::size_t) override { no_work(); }
@@ -144,19 +150,26 @@ class MeasuringBackend final : public Backend {
   }
   WeightStack sized(WeightStack stack) {
     stack.bytes = device_.stack_bytes(stack.format, stack.count, stack.out, stack.in);
-    measured_.weights += stack.bytes;
-    return stack;
+    return counted(std::move(stack));
+  }
+  template <class W>
+  W counted(W weight) {
+    const std::int64_t bytes = weight.bytes;
+    weight.storage = nowhere(static_cast<std::size_t>(bytes));
+    return count_.count_storage(std::move(weight), bytes, &DeviceMemory::weights);
   }
 
   const DeviceModel device_;
-  Measured& measured_;
+  BufferCount count_;
+  std::vector<Limits> reserved_;
+  std::size_t scratch_ = 0;
   std::uintptr_t next_ = std::uintptr_t{1} << 40;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_measuring_backend(DeviceModel device, Measured& measured) {
-  return std::make_unique<MeasuringBackend>(std::move(device), measured);
+std::unique_ptr<Backend> make_measuring_backend(DeviceModel device) {
+  return std::make_unique<MeasuringBackend>(std::move(device));
 }
 
 }  // namespace tessera

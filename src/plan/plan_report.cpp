@@ -24,35 +24,16 @@ std::string grouped(std::int64_t value) {
 }
 
 struct Item {
-  std::string name;
-  std::string key;  // in JSON
-  std::int64_t bytes = 0;
+  MemoryItem memory;
   bool allowance = false;
 };
 
-std::vector<Item> weight_items(const RankMemory& m) {
+std::vector<Item> items_of(const LayoutPlan& layout) {
   std::vector<Item> items;
-  for (int c = 0; c < kModuleClasses; ++c) {
-    const std::string name(name_of(static_cast<ModuleClass>(c)));
-    items.push_back({"weights: " + name, "weights " + name, m.weights[static_cast<std::size_t>(c)]});
-  }
-  return items;
-}
-
-std::vector<Item> items_of(const LayoutPlan& layout, bool has_draft) {
-  std::vector<Item> items = weight_items(layout.rank);
-  if (has_draft) {
-    items.push_back({"draft: weights", "draft weights", layout.draft.weights});
-    items.push_back({"draft: scratch", "draft scratch", layout.draft.scratch});
-    items.push_back({"draft: target's hidden states", "draft hidden states", layout.draft.hidden_states});
-  }
-  items.push_back({"rope tables", "rope tables", layout.rank.rope_tables});
-  items.push_back({"activations and logits of a step", "activations", layout.rank.activations});
-  items.push_back({"kernel scratch", "scratch", layout.rank.scratch});
-  items.push_back({"inputs, block tables, gathered rows", "inputs", layout.rank.inputs});
-  items.push_back({"CUDA graphs (allowance)", "graphs", layout.graphs, true});
-  items.push_back({"NCCL (allowance)", "nccl", layout.nccl, true});
-  items.push_back({"driver context and code (allowance)", "context", layout.context, true});
+  for (MemoryItem& item : items_without_kv(layout.rank)) items.push_back({std::move(item)});
+  items.push_back({{"graphs", "CUDA graphs (allowance)", layout.graphs}, true});
+  items.push_back({{"nccl", "NCCL (allowance)", layout.nccl}, true});
+  items.push_back({{"context", "driver context and code (allowance)", layout.context}, true});
   return items;
 }
 
@@ -98,12 +79,7 @@ void explain_difference(Table& table, const LayoutPlan& layout, const PublishedC
 
 std::string rank_memory_text(const RankMemory& memory, int indent) {
   std::string out;
-  std::vector<Item> items = weight_items(memory);
-  items.push_back({"rope tables", "", memory.rope_tables});
-  items.push_back({"activations and logits of a step", "", memory.activations});
-  items.push_back({"kernel scratch", "", memory.scratch});
-  items.push_back({"step inputs and block tables", "", memory.inputs});
-  for (const Item& item : items) {
+  for (const MemoryItem& item : items_without_kv(memory)) {
     if (item.bytes == 0) continue;
     char text[128];
     std::snprintf(text, sizeof text, "%*s%-34s %12.2f MiB\n", indent, "", item.name.c_str(),
@@ -119,7 +95,8 @@ std::string plan_text(const ModelConfig& config, const GpuPlan& plan) {
   Table table;
   table.line("model    " + plan.model + " (" + plan.architecture + ")");
   if (!plan.draft.empty())
-    table.line("draft    " + plan.draft + ", " + std::to_string(r.draft_tokens) + " tokens a proposal");
+    table.line("draft    " + plan.draft + " (" + plan.draft_method + "), " + std::to_string(r.draft_tokens) +
+               " tokens a proposal");
   table.line("gpus     " + std::to_string(r.gpus.count) + " x " + card.name + ", " +
              number(card.visible_gib, 1) + " GiB visible each, " + number(r.utilisation, 2) +
              " of it usable: " + number(static_cast<double>(plan.layouts.front().usable) / kGiB, 2) + " GiB");
@@ -145,14 +122,13 @@ std::string plan_text(const ModelConfig& config, const GpuPlan& plan) {
     for (const LayoutPlan& layout : plan.layouts) cells.push_back(value(layout));
     table.row(name, cells);
   };
-  const auto first = items_of(plan.layouts.front(), !plan.draft.empty());
+  const auto first = items_of(plan.layouts.front());
   for (std::size_t i = 0; i < first.size(); ++i) {
     bool any = false;
-    for (const LayoutPlan& layout : plan.layouts)
-      any = any || items_of(layout, !plan.draft.empty())[i].bytes != 0;
+    for (const LayoutPlan& layout : plan.layouts) any = any || items_of(layout)[i].memory.bytes != 0;
     if (!any) continue;
-    per_layout("  " + first[i].name, [&](const LayoutPlan& layout) {
-      return number(static_cast<double>(items_of(layout, !plan.draft.empty())[i].bytes) / kGiB, 3);
+    per_layout("  " + first[i].memory.name, [&](const LayoutPlan& layout) {
+      return number(static_cast<double>(items_of(layout)[i].memory.bytes) / kGiB, 3);
     });
   }
   per_layout("  sum", [](const LayoutPlan& layout) {
@@ -216,14 +192,15 @@ std::string plan_json(const ModelConfig& config, const GpuPlan& plan) {
                        {"kv_cache_dtype", name_of(r.runner.kv_format)},
                        {"kv_bytes_per_token", plan.kv_bytes_per_token},
                        {"draft_kv_bytes_per_token", plan.draft_kv_bytes_per_token}};
-  if (!plan.draft.empty()) json["draft"] = {{"model", plan.draft}, {"tokens", r.draft_tokens}};
+  if (!plan.draft.empty())
+    json["draft"] = {{"model", plan.draft}, {"method", plan.draft_method}, {"tokens", r.draft_tokens}};
   const auto published = published_for(config, plan);
   for (const LayoutPlan& layout : plan.layouts) {
     ordered_json items = ordered_json::object();
     ordered_json allowances = ordered_json::array();
-    for (const Item& item : items_of(layout, !plan.draft.empty())) {
-      items[item.key] = item.bytes;
-      if (item.allowance) allowances.push_back(item.key);
+    for (const Item& item : items_of(layout)) {
+      items[item.memory.key] = item.memory.bytes;
+      if (item.allowance) allowances.push_back(item.memory.key);
     }
     ordered_json one = {{"decode_context_parallel_size", layout.context_ranks},
                         {"usable_bytes", layout.usable},

@@ -117,7 +117,7 @@ TEST(Outline, OfFilesHoldsTheirFormatsAndSizes) {
 TEST(RankMemory, OfKimiAgreesWithItsParameterList) {
   const ModelConfig config = kimi();
   const Inspection inspection = inspect(config);
-  const DeviceModel device = gpu_device(rtx_pro_6000().gpus.card, 1);
+  const DeviceModel device = gpu_device(rtx_pro_6000().gpus.card);
   const Checkpoint outline = outline_of(config);
   const auto one = measure_rank(outline, device, rtx_pro_6000().runner, {});
   ASSERT_TRUE(one.ok()) << one.error().message();
@@ -168,11 +168,14 @@ TEST(GpuPlan, MultipliesTheTokensThatFitByD) {
   EXPECT_LT(plan.layouts[3].without_kv() - plan.layouts[0].without_kv(), std::int64_t{1} << 30);
 }
 
-TEST(GpuPlan, LongerSequencesCostOnlyTheirRopeTableAndBlockTables) {
+TEST(GpuPlan, LongerSequencesCostOnlyTheirRopeTableAndLists) {
   const Checkpoint outline = outline_of(kimi());
   GpuPlanRequest request = rtx_pro_6000();
   const std::int64_t rope = std::int64_t{262144 - 65536} * 64 * 4;
   const std::int64_t tables = std::int64_t{262144 - 65536} / 64 * 128 * 4;
+  // Of the back-end: a block table for each of 1,024 tokens of a ragged batch, and the lists that a sampled
+  // row may bring.
+  const std::int64_t lists = std::int64_t{262144 - 65536} / 64 * 1024 * 4 + std::int64_t{262144 - 65536} * 12;
   for (const int context_ranks : {1, 8}) {
     request.context_parallel = context_ranks;
     request.runner.max_model_len = 262144;
@@ -181,9 +184,9 @@ TEST(GpuPlan, LongerSequencesCostOnlyTheirRopeTableAndBlockTables) {
     const LayoutPlan shorter = plan_of(outline, request).layouts.front();
     const std::int64_t more = longer.without_kv() - shorter.without_kv();
     if (context_ranks == 1) {
-      EXPECT_EQ(more, rope + tables);
+      EXPECT_EQ(more, rope + tables + lists);
     } else {  // tables of sharded and replicated sequences, and lists of what prefills gather
-      EXPECT_LE(more, rope + 4 * tables);
+      EXPECT_LE(more, rope + 4 * tables + lists);
     }
   }
 }
@@ -204,8 +207,49 @@ TEST(GpuPlan, ADraftTakesLittleOfWhatContextParallelismGives) {
   const LayoutPlan& layout = plan->layouts.front();
   EXPECT_EQ(plan->draft_kv_bytes_per_token, 576);
   EXPECT_EQ(layout.kv.bytes / layout.kv.blocks, 64 * (61 * 576 + 8 * 576));
-  EXPECT_GT(layout.draft.weights, std::int64_t{670'000'000} * 2 / 8);  // its matrices, split over eight ranks
-  EXPECT_GT(layout.kv.tokens, 1'822'464 * 3 / 2);                      // published with a draft
+  EXPECT_GT(layout.rank.draft_weights,
+            std::int64_t{670'000'000} * 2 / 8);    // its matrices, split over eight ranks
+  EXPECT_GT(layout.kv.tokens, 1'822'464 * 3 / 2);  // published with a draft
+}
+
+// Any language model over the same vocabulary drafts; its cache and weights are planned like the target's.
+TEST(GpuPlan, TakesALanguageModelAsADraft) {
+  const auto target = Checkpoint::open(source("models/tessera-tiny"));
+  ASSERT_TRUE(target.ok());
+  const auto outline = target->outline();
+  ASSERT_TRUE(outline.ok());
+  GpuPlanRequest request;
+  request.gpus = *parse_gpus("H200:2");
+  request.runner = {.max_num_seqs = 8,
+                    .max_num_batched_tokens = 256,
+                    .max_model_len = 1024,
+                    .block_size = 64,
+                    .kv_format = KvFormat::kBF16};
+  const PlanModel model{"tiny", &*outline, true};
+  const auto alone = plan_gpus(model, std::nullopt, request);
+  const auto drafted = plan_gpus(model, model, request);
+  ASSERT_TRUE(alone.ok()) << alone.error().message();
+  ASSERT_TRUE(drafted.ok()) << drafted.error().message();
+  EXPECT_EQ(drafted->draft_method, "draft_model");
+  for (std::size_t i = 0; i < alone->layouts.size(); ++i) {
+    const RankMemory& rank = drafted->layouts[i].rank;
+    EXPECT_EQ(rank.draft_weights, alone->layouts[i].rank.weight_sum());  // the whole model once more
+    EXPECT_EQ(rank.draft_kv_block, rank.kv_block);
+    EXPECT_EQ(rank.draft_cache, rank.kv_cache * drafted->layouts[i].context_ranks);
+  }
+  EXPECT_THAT(plan_text(target->config(), *drafted), HasSubstr("draft    tiny (draft_model), 3 tokens"));
+}
+
+TEST(GpuPlan, RefusesADraftOfAnotherVocabularyByName) {
+  const Checkpoint outline = outline_of(kimi());
+  const auto tiny = Checkpoint::open(source("models/tessera-tiny"));
+  ASSERT_TRUE(tiny.ok());
+  const auto draft = tiny->outline();
+  ASSERT_TRUE(draft.ok());
+  const auto plan = plan_gpus({"kimi", &outline, false}, PlanModel{"tiny", &*draft, true}, rtx_pro_6000());
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().where, "--draft");
+  EXPECT_THAT(plan.error().message(), HasSubstr("163840"));
 }
 
 TEST(GpuPlan, PrintsPublishedFiguresOnlyForTheirOwnSetup) {
@@ -256,17 +300,6 @@ TEST(GpuPlan, RefusalsNameTheNumbersAndTheNearestWorkingSize) {
   request = rtx_pro_6000();
   request.utilisation = 1.5;
   EXPECT_THAT(refusal(outline, request), HasSubstr("--gpu-memory-utilization"));
-}
-
-TEST(SplitScratch, DoesNotGrowWithHeadsOrQueryTokens) {
-  // 64 gathered heads against 8, and eight query tokens against one: the same tiles, dealt out otherwise.
-  const std::int64_t most = std::int64_t{2} * 188 * 2 * 64 * 513 * 4;
-  for (const std::int64_t heads : {8, 16, 32, 64, 128}) {
-    for (const std::int64_t tokens : {1, 4, 8}) {
-      EXPECT_LE(mla_split_scratch_bytes(188, heads, tokens, true), most) << heads << " " << tokens;
-      EXPECT_LE(mla_split_scratch_bytes(188, heads, tokens, false), most) << heads << " " << tokens;
-    }
-  }
 }
 
 TEST(KvPool, GivesWhatIsUsefulUpToTheDefault) {

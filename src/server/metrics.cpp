@@ -86,6 +86,7 @@ struct Metrics::Impl {
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
   }
   void append_engine(std::vector<MetricFamily>& out) const;
+  void append_ranks(const EngineStats& stats, const EngineInfo& info, std::vector<MetricFamily>& out) const;
   void append_speculation(const SpeculationStats& stats, std::int32_t most_drafts,
                           std::vector<MetricFamily>& out) const;
 
@@ -258,6 +259,7 @@ void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
   gauge("vllm:num_requests_waiting", "Requests waiting to be scheduled.", static_cast<double>(stats.waiting));
   gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use; 1 is all of it.", stats.kv_usage);
   gauge("vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc under its older name.", stats.kv_usage);
+  append_ranks(stats, info, out);
   count("vllm:prompt_tokens_total", "Prompt tokens whose prefill is done.", stats.prompt_tokens);
   count("vllm:generation_tokens_total", "Generated tokens.", stats.generation_tokens);
   count("vllm:num_preemptions_total", "Preemptions.", stats.preemptions);
@@ -284,6 +286,39 @@ void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
   config["enable_prefix_caching"] = info.prefix_caching ? "True" : "False";
   out.push_back(
       family("vllm:cache_config_info", "Configuration of the KV cache.", MetricType::Gauge, config, 1));
+}
+
+void Metrics::Impl::append_ranks(const EngineStats& stats, const EngineInfo& info,
+                                 std::vector<MetricFamily>& out) const {
+  MetricFamily usage{"tessera:kv_cache_usage_perc",
+                     "Share of a rank's own KV memory in use; 1 is all of it.",
+                     MetricType::Gauge,
+                     {}};
+  const auto add = [](MetricFamily& to, Labels labels_of_one, double value) {
+    to.metric.push_back(std::move(
+        family(to.name, to.help, MetricType::Gauge, std::move(labels_of_one), value).metric.front()));
+  };
+  for (std::int32_t rank = 0; rank < info.ranks; ++rank) {
+    // Groups of ranks that share rows are alike. An engine of one rank may leave the list out.
+    const std::vector<double>& of = stats.kv_usage_of;
+    const double share = of.empty() ? stats.kv_usage : of[static_cast<std::size_t>(rank) % of.size()];
+    add(usage, with("rank", std::to_string(rank)), share);
+  }
+  out.push_back(std::move(usage));
+
+  MetricFamily memory{"tessera:memory_bytes",
+                      "Memory of a rank by item: as planned before loading, and as taken then.",
+                      MetricType::Gauge,
+                      {}};
+  for (const MemoryLine& line : info.memory) {
+    Labels one = with("rank", std::to_string(line.rank));
+    one["item"] = line.item;
+    one["source"] = "plan";
+    add(memory, one, static_cast<double>(line.planned));
+    one["source"] = "used";
+    add(memory, std::move(one), static_cast<double>(line.used));
+  }
+  if (!memory.metric.empty()) out.push_back(std::move(memory));
 }
 
 void Metrics::Impl::append_speculation(const SpeculationStats& stats, std::int32_t most_drafts,

@@ -51,6 +51,7 @@ struct ServerTest : testing::Test {
     stub.info.max_model_len = 512;
     stub.info.kv_tokens = 100'000;
     stub.info.fingerprint = "fp_stub";
+    stub.info.memory = {{.rank = 0, .item = "kv cache", .planned = 4096, .used = 4096}};
     stub.info.end_tokens = {*test_tokenizer().id_of("<|im_end|>"), *test_tokenizer().id_of("[EOS]")};
   }
   ~ServerTest() override {

@@ -12,8 +12,9 @@ DraftCache make_draft_cache(Backend& backend, std::int64_t layers, const KvRowSh
   TS_CHECK(row.has_value(), name_of(options.format));
   const std::int64_t layer_bytes = *row * options.blocks * options.block_size;
   DraftCache cache;
-  cache.bytes = layer_bytes * layers;
-  cache.storage = backend.allocate(static_cast<std::size_t>(cache.bytes));
+  cache.memory.block = *row * options.block_size * layers;
+  cache.memory.all = cache.memory.block * options.blocks;
+  cache.storage = backend.allocate(static_cast<std::size_t>(cache.memory.all));
   for (std::int64_t l = 0; l < layers; ++l) {
     cache.layers.push_back({.data = static_cast<std::byte*>(cache.storage.get()) + l * layer_bytes,
                             .format = options.format,

@@ -19,7 +19,7 @@ struct DraftCacheOptions {
 struct DraftCache {
   Buffer storage;
   std::vector<KvLayer> layers;
-  std::int64_t bytes = 0;
+  CacheMemory memory;
 };
 
 // kv_row_bytes(format, shape) must not be empty.

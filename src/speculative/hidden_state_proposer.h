@@ -50,7 +50,7 @@ class HiddenStateProposer final : public Proposer {
   void propose(std::span<const ProposerWork> work, const Tensor& aux, std::span<Proposal> proposals) override;
 
   const DraftModel& draft() const { return *draft_; }
-  std::int64_t cache_bytes() const { return cache_.bytes; }
+  CacheMemory cache() const override { return cache_.memory; }
   std::int64_t passes() const { return passes_; }  // over the draft's layers, so far
 
  private:

@@ -41,7 +41,7 @@ class ModelProposer final : public Proposer {
   void retire(std::int32_t slot) override;
   void propose(std::span<const ProposerWork> work, const Tensor& aux, std::span<Proposal> proposals) override;
 
-  std::int64_t cache_bytes() const { return cache_.bytes; }
+  CacheMemory cache() const override { return cache_.memory; }
   std::int64_t passes() const { return passes_; }
 
  private:

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/device_memory.h"
 #include "tensor/tensor.h"
 
 namespace tessera {
@@ -56,6 +57,9 @@ class Proposer {
 
   // Bytes that this rank has received from others in order to choose drafts: 8 for each draft and rank.
   virtual std::int64_t exchanged_bytes() const { return 0; }
+
+  // The draft's own cache of keys and values.
+  virtual CacheMemory cache() const { return {}; }
 
   // A sequence enters under `slot`: its prompt and earlier output, of which the cache holds `cached` tokens.
   virtual void start(std::int32_t slot, std::span<const std::int32_t> tokens, std::int32_t cached) = 0;

@@ -57,20 +57,29 @@ class CpuBackend final : public Backend {
   }
   DType activation_dtype() const override { return DType::kF32; }
 
-  Buffer allocate(std::size_t bytes) override { return allocate_zeroed(bytes); }
-  Weight prepare(std::span<const HostMatrix> row_parts) override { return prepare_weight(pool_, row_parts); }
+  Buffer allocate(std::size_t bytes) override {
+    return count_.count(allocate_zeroed(bytes), static_cast<std::int64_t>(bytes), &DeviceMemory::buffers);
+  }
+  Weight prepare(std::span<const HostMatrix> row_parts) override {
+    return count_weight(prepare_weight(pool_, row_parts));
+  }
   WeightStack prepare_stack(std::int64_t count,
                             const std::function<std::vector<HostMatrix>(std::int64_t)>& parts) override {
-    return prepare_weight_stack(pool_, count, parts);
+    return count_weight(prepare_weight_stack(pool_, count, parts));
   }
   WeightStack prepare_stack_f32(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in,
                                 std::span<const float> values) override {
-    return prepare_stack_of_values(pool_, format, count, out, in, values);
+    return count_weight(prepare_stack_of_values(pool_, format, count, out, in, values));
   }
-  VectorWeight prepare_vector(std::span<const float> values) override { return prepare_values(values); }
+  VectorWeight prepare_vector(std::span<const float> values) override {
+    return count_.count_storage(prepare_values(values), static_cast<std::int64_t>(values.size_bytes()),
+                                &DeviceMemory::weights);
+  }
   RopeTable prepare_rope(std::int64_t positions, std::span<const float> frequencies,
                          float multiplier) override {
-    return prepare_rope_table(pool_, positions, frequencies, multiplier);
+    const std::int64_t bytes = 2 * positions * static_cast<std::int64_t>(frequencies.size_bytes());
+    return count_.count_storage(prepare_rope_table(pool_, positions, frequencies, multiplier), bytes,
+                                &DeviceMemory::rope_tables);
   }
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
@@ -406,8 +415,18 @@ class CpuBackend final : public Backend {
     }
     return scratch_bytes();
   }
+  DeviceMemory held() const override {
+    DeviceMemory memory = count_.held();
+    memory.scratch = static_cast<std::int64_t>(scratch_bytes());
+    return memory;
+  }
 
  private:
+  template <class W>
+  W count_weight(W weight) {
+    const std::int64_t bytes = weight.bytes;
+    return count_.count_storage(std::move(weight), bytes, &DeviceMemory::weights);
+  }
   static CachedHeads mla_heads(std::int64_t heads, std::int64_t latent, std::int64_t rope, float scale) {
     return {.heads = heads,
             .kv_heads = 1,
@@ -450,6 +469,7 @@ class CpuBackend final : public Backend {
   }
 
   ThreadPool pool_;
+  BufferCount count_;
   CachedScratch cached_;
   ExpandedScratch expanded_;
   ExpertScratch experts_;

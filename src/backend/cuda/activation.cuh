@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "backend/cuda/weight_layout.h"
+#include "backend/cuda_layout/weight_layout.h"
 #include "tensor/tensor.h"
 
 namespace tessera::cuda {

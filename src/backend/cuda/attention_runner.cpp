@@ -11,23 +11,6 @@
 namespace tessera::cuda {
 namespace {
 
-// Rows of a sequence that are expanded at a time: enough for large products, and 134 MB of keys and values
-// with the 64 heads of Kimi.
-constexpr std::int64_t kChunkRows = 4096;
-
-// In batch-invariant mode a sequence is split every so many tiles of 64 rows, whatever the batch.
-constexpr std::int32_t kFixedSplitTiles = 32;
-
-// Most memory for partial results of split sequences; longer batches run in several launches.
-constexpr std::size_t kWorkspaceLimit = std::size_t{512} << 20;
-
-// Tokens of a ragged batch that get a block table of their own at a time.
-constexpr std::int64_t kTokensATable = 1024;
-
-std::size_t chunk_row_bytes(const PrefillShape& s, DType dtype) {
-  return static_cast<std::size_t>((s.latent + s.rope + s.heads * (s.nope + s.value)) * bytes_of(dtype));
-}
-
 // Whether the decode kernels take these tensors; what they do not take goes the plain way.
 bool has_fast_decode(const Tensor& q, std::int64_t heads, const KvLayer& kv, const Tensor& out,
                      const Tensor& lse) {
@@ -135,7 +118,7 @@ void AttentionRunner::mla_decode(const Tensor& q, std::int64_t heads, float scal
 
 std::byte* AttentionRunner::pinned(std::size_t bytes) {
   if (bytes > pinned_bytes_) {
-    TS_CUDA(cudaStreamSynchronize(stream_));
+    wait_.wait();
     void* pointer = nullptr;
     TS_CUDA(cudaMallocHost(&pointer, bytes));
     pinned_.reset(static_cast<std::byte*>(pointer));
@@ -153,7 +136,7 @@ PrefillPlan AttentionRunner::plan(const AttentionBatch& batch, std::int32_t chun
   std::int32_t* visible = query_start + seqs + 1;
   TS_CUDA(cudaMemcpyAsync(query_start, batch.query_start, (seqs + 1) * 4, cudaMemcpyDeviceToHost, stream_));
   TS_CUDA(cudaMemcpyAsync(visible, batch.visible_rows, tokens * 4, cudaMemcpyDeviceToHost, stream_));
-  TS_CUDA(cudaStreamSynchronize(stream_));
+  wait_.wait();
   std::vector<std::int32_t> rows(seqs, 0);
   for (std::size_t s = 0; s < seqs; ++s) {
     for (std::int32_t t = query_start[s]; t < query_start[s + 1]; ++t)
@@ -216,34 +199,13 @@ void AttentionRunner::mla_prefill(const Tensor& q, std::int64_t heads, float sca
   }
 }
 
-void AttentionRunner::reserve(const Backend::Limits& limits, DType dtype) {
-  lse_.at_least(static_cast<std::size_t>(limits.tokens * limits.heads) * 4);
+void AttentionRunner::reserve(const AttentionScratch& scratch, const Backend::Limits& limits) {
   pinned(static_cast<std::size_t>(limits.tokens + limits.seqs + 1) * 4);
-  const std::int64_t pieces = limits.seqs + limits.tokens + limits.kv_tokens;  // at most; some kilobytes
-  pieces_.at_least(static_cast<std::size_t>(std::min<std::int64_t>(pieces, 1 << 16)) * sizeof(PrefillPiece));
-  const bool is_mla = limits.value_dim > 0;
-  if (!is_mla) return;
-  const PrefillShape shape{.heads = limits.heads,
-                           .nope = static_cast<std::int32_t>(limits.key_dim),
-                           .rope = 0,  // counted in key_dim
-                           .latent = static_cast<std::int32_t>(limits.head_dim),
-                           .value = static_cast<std::int32_t>(limits.value_dim)};
-  chunk_.at_least(static_cast<std::size_t>(kChunkRows) * chunk_row_bytes(shape, dtype));
-  const std::int64_t blocks = (limits.kv_tokens + kMlaBlockSize - 1) / kMlaBlockSize;
-  tables_.at_least(static_cast<std::size_t>(std::min(limits.tokens, kTokensATable) * blocks) * 4);
-  if (dtype != DType::kBF16 || limits.heads > kMlaMaxHeads) return;
-  std::size_t bytes = 0;
-  for (std::int32_t q_tokens = 1; q_tokens <= kMlaMaxQueryTokens; ++q_tokens) {
-    const MlaDecodeShape most{.kv = KvFormat::kBF16,
-                              .seqs = static_cast<std::int32_t>(
-                                  std::clamp<std::int64_t>(limits.tokens / q_tokens, 1, kTokensATable)),
-                              .q_tokens = q_tokens,
-                              .heads = static_cast<std::int32_t>(limits.heads),
-                              .max_blocks = static_cast<std::int32_t>(blocks),
-                              .fixed_split_tiles = batch_invariant_ ? kFixedSplitTiles : 0};
-    bytes = std::max(bytes, or_abort(mla_decode_layout(most, traits_)).workspace_bytes);
-  }
-  workspace_.at_least(std::min(bytes, kWorkspaceLimit));
+  lse_.at_least(scratch.lse);
+  pieces_.at_least(scratch.pieces);
+  chunk_.at_least(scratch.chunk);
+  tables_.at_least(scratch.tables);
+  workspace_.at_least(scratch.workspace);
 }
 
 }  // namespace tessera::cuda

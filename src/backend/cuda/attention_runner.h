@@ -12,20 +12,21 @@
 #include "backend/cuda/growing_scratch.h"
 #include "backend/cuda/mla_decode.h"
 #include "backend/cuda/mla_prefill.h"
+#include "backend/cuda/stream_wait.h"
 
 namespace tessera::cuda {
 
 class AttentionRunner {
  public:
-  AttentionRunner(cudaStream_t stream, const DeviceTraits& traits, bool batch_invariant)
-      : stream_(stream), traits_(traits), batch_invariant_(batch_invariant) {}
+  AttentionRunner(cudaStream_t stream, StreamWait& wait, const DeviceTraits& traits, bool batch_invariant)
+      : stream_(stream), wait_(wait), traits_(traits), batch_invariant_(batch_invariant) {}
 
   void mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                   const KvLayer& kv, const Tensor& out, const Tensor& lse);
   void mla_prefill(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                    const KvLayer& kv, const WeightStack& k_up, const WeightStack& v_up, const Tensor& out,
                    const Tensor& lse);
-  void reserve(const Backend::Limits& limits, DType dtype);
+  void reserve(const AttentionScratch& scratch, const Backend::Limits& limits);
   std::size_t scratch_bytes() const {
     return workspace_.capacity() + tables_.capacity() + lse_.capacity() + chunk_.capacity() +
            pieces_.capacity();
@@ -40,6 +41,7 @@ class AttentionRunner {
   Tensor lse_or_scratch(const Tensor& lse, std::int64_t tokens, std::int64_t heads);
 
   cudaStream_t stream_;
+  StreamWait& wait_;
   DeviceTraits traits_;
   bool batch_invariant_;
   GrowingScratch workspace_;  // of mla_decode

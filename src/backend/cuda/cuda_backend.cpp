@@ -15,7 +15,9 @@
 #include "backend/cuda/products.h"
 #include "backend/cuda/row_ops.h"
 #include "backend/cuda/sampler.h"
+#include "backend/cuda/stream_wait.h"
 #include "backend/cuda/weight_store.h"
+#include "backend/cuda_layout/cuda_scratch.h"
 #include "base/check.h"
 
 namespace tessera {
@@ -45,12 +47,17 @@ void check_f32(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
 
 class GraphRecording final : public Recording {
  public:
-  GraphRecording(GraphExec graph, cudaStream_t stream) : graph_(std::move(graph)), stream_(stream) {}
-  void replay() override { TS_CUDA(cudaGraphLaunch(graph_.get(), stream_)); }
+  GraphRecording(GraphExec graph, cudaStream_t stream, StreamWait& wait)
+      : graph_(std::move(graph)), stream_(stream), wait_(wait) {}
+  void replay() override {
+    wait_.replayed();
+    TS_CUDA(cudaGraphLaunch(graph_.get(), stream_));
+  }
 
  private:
   GraphExec graph_;
   cudaStream_t stream_;
+  StreamWait& wait_;
 };
 
 class CudaBackend final : public Backend {
@@ -61,35 +68,40 @@ class CudaBackend final : public Backend {
         traits_(traits_of(options.device)),
         name_("cuda:" + std::to_string(options.device) + " (" + device_name(options.device) +
               (options.exact ? ", f32)" : ", bf16)")),
+        wait_(options.device, stream_.get(), options.patience),
         weights_(stream_.get(), options.exact),
-        attention_(stream_.get(), traits_, options.batch_invariant),
-        sampler_(stream_.get()) {}
+        attention_(stream_.get(), wait_, traits_, options.batch_invariant),
+        sampler_(stream_.get(), wait_) {}
+
+  DeviceStream& device_stream() { return wait_; }
 
   std::string name() const override { return name_; }
   DType activation_dtype() const override { return options_.exact ? DType::kF32 : DType::kBF16; }
 
   Buffer allocate(std::size_t bytes) override {
     enter();
-    return allocate_zeroed(bytes);
+    return count_.count(allocate_zeroed(bytes), static_cast<std::int64_t>(bytes), &DeviceMemory::buffers);
   }
   Weight prepare(std::span<const HostMatrix> row_parts) override {
     enter();
-    return weights_.matrix(row_parts);
+    return count_weight(weights_.matrix(row_parts));
   }
   WeightStack prepare_stack(std::int64_t count,
                             const std::function<std::vector<HostMatrix>(std::int64_t)>& parts) override {
     enter();
-    return weights_.stack(count, parts);
+    return count_weight(weights_.stack(count, parts));
   }
   WeightStack prepare_stack_f32(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in,
                                 std::span<const float> values) override {
     enter();
-    return weights_.stack_of_values(format, count, out, in, values);
+    return count_weight(weights_.stack_of_values(format, count, out, in, values));
   }
   VectorWeight prepare_vector(std::span<const float> values) override {
     VectorWeight vector;
     vector.size = static_cast<std::int64_t>(values.size());
-    vector.storage = allocate(values.size_bytes());
+    enter();
+    vector.storage = count_.count(allocate_zeroed(values.size_bytes()),
+                                  static_cast<std::int64_t>(values.size_bytes()), &DeviceMemory::weights);
     copy_to_device(vector.storage.get(), values.data(), values.size_bytes());
     vector.data = static_cast<const float*>(vector.storage.get());
     return vector;
@@ -108,8 +120,11 @@ class CudaBackend final : public Backend {
     RopeTable table;
     table.positions = positions;
     table.pairs = pairs;
-    table.storage = allocate(values.size() * sizeof(float));
-    copy_to_device(table.storage.get(), values.data(), values.size() * sizeof(float));
+    const std::size_t bytes = values.size() * sizeof(float);
+    enter();
+    table.storage =
+        count_.count(allocate_zeroed(bytes), static_cast<std::int64_t>(bytes), &DeviceMemory::rope_tables);
+    copy_to_device(table.storage.get(), values.data(), bytes);
     table.cos = static_cast<const float*>(table.storage.get());
     table.sin = table.cos + size;
     return table;
@@ -127,7 +142,7 @@ class CudaBackend final : public Backend {
   }
   void synchronise() override {
     enter();
-    TS_CUDA(cudaStreamSynchronize(stream_.get()));
+    wait_.wait();
   }
 
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
@@ -139,7 +154,7 @@ class CudaBackend final : public Backend {
     const Graph graph(captured);
     cudaGraphExec_t executable = nullptr;
     TS_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));
-    return std::make_unique<GraphRecording>(GraphExec(executable), stream_.get());
+    return std::make_unique<GraphRecording>(GraphExec(executable), stream_.get(), wait_);
   }
 
   void embed(const std::int32_t* ids, const Weight& table, std::int64_t first, const Tensor& out) override {
@@ -305,7 +320,7 @@ class CudaBackend final : public Backend {
     if (x.rows == 0) return;
     enter();
     const ExpertLimits limits{.tokens = x.rows, .top_k = ids.cols, .width = down.in, .hidden = down.out};
-    const std::size_t bytes = ExpertScratch::bytes(limits, x.dtype);
+    const std::size_t bytes = expert_layout(limits, x.dtype).bytes;
     run_experts({.x = x,
                  .ids = ids,
                  .weights = weights,
@@ -336,22 +351,31 @@ class CudaBackend final : public Backend {
   std::size_t reserve(const Limits& limits) override {
     enter();
     weights_.forget_staging();  // loading is over
-    std::size_t bytes = 0;
-    if (limits.heads > 0) attention_.reserve(limits, activation_dtype());
-    if (limits.top_k > 0) {
-      const ExpertLimits experts{.tokens = limits.tokens,
-                                 .top_k = limits.top_k,
-                                 .width = (limits.gate_up > 0 ? limits.gate_up : limits.width) / 2,
-                                 .hidden = limits.hidden > 0 ? limits.hidden : limits.width};
-      experts_.at_least(ExpertScratch::bytes(experts, activation_dtype()));
-    }
-    if (limits.vocab > 0) bytes += sampler_.reserve(limits.vocab, limits.kv_tokens);
-    return bytes + attention_.scratch_bytes() + experts_.capacity();
+    const CudaScratch scratch = cuda_scratch(
+        {&limits, 1},
+        {.device = traits_, .activation = activation_dtype(), .batch_invariant = options_.batch_invariant});
+    if (limits.heads > 0) attention_.reserve(scratch.attention, limits);
+    if (limits.top_k > 0) experts_.at_least(scratch.experts);
+    if (limits.vocab > 0) sampler_.reserve(limits.vocab, limits.kv_tokens);
+    return scratch_bytes();
+  }
+  DeviceMemory held() const override {
+    DeviceMemory memory = count_.held();
+    memory.scratch = static_cast<std::int64_t>(scratch_bytes());
+    return memory;
   }
 
  private:
   // Threads other than the one that made the back-end may drive it.
   void enter() const { TS_CUDA(cudaSetDevice(options_.device)); }
+  std::size_t scratch_bytes() const {
+    return attention_.scratch_bytes() + experts_.capacity() + sampler_.scratch_bytes();
+  }
+  template <class W>
+  W count_weight(W weight) {
+    const std::int64_t bytes = weight.bytes;
+    return count_.count_storage(std::move(weight), bytes, &DeviceMemory::weights);
+  }
   ProductChoice choice() const {
     return {.multiprocessors = traits_.multiprocessors, .batch_invariant = options_.batch_invariant};
   }
@@ -371,6 +395,8 @@ class CudaBackend final : public Backend {
   Stream stream_;
   DeviceTraits traits_;
   std::string name_;
+  BufferCount count_;
+  StreamWait wait_;
   WeightStore weights_;
   AttentionRunner attention_;
   GrowingScratch experts_;
@@ -427,6 +453,12 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
   } catch (const cuda::DeviceError& error) {
     return Error{ErrorKind::kUnavailable, "cuda:" + std::to_string(options.device), error.what()};
   }
+}
+
+DeviceStream& cuda_stream_of(Backend& backend) {
+  auto* const cuda_backend = dynamic_cast<cuda::CudaBackend*>(&backend);
+  TS_CHECK(cuda_backend != nullptr, backend.name());
+  return cuda_backend->device_stream();
 }
 
 }  // namespace tessera

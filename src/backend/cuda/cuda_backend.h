@@ -3,12 +3,14 @@
 //   const auto backend = make_cuda_backend({.device = 0});
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "backend/backend.h"
 #include "base/result.h"
+#include "comm/device_stream.h"
 
 namespace tessera {
 
@@ -20,6 +22,9 @@ struct CudaOptions {
   // Only forms whose sums run in one order whatever else is in the batch. mla_prefill is not among them; the
   // engine's batch-invariant mode does not use it.
   bool batch_invariant = false;
+  // How long the device may take for what the host waits for; 0: as long as it takes. With several ranks: a
+  // peer that does not come would keep it for ever.
+  std::chrono::milliseconds patience{0};
 };
 
 // GPUs that can be used; 0 without a driver.
@@ -37,5 +42,8 @@ Result<CudaCard> cuda_card(int device);
 
 // Fails where there is no such device, no driver, or one too old.
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
+
+// The stream of a back-end that make_cuda_backend made: for communicators between devices.
+DeviceStream& cuda_stream_of(Backend& backend);
 
 }  // namespace tessera

@@ -10,6 +10,8 @@
 #include <string>
 #include <type_traits>
 
+#include "backend/cuda_layout/device_traits.h"
+
 namespace tessera::cuda {
 
 class DeviceError : public std::runtime_error {
@@ -45,13 +47,7 @@ inline DeviceBytes allocate_device(std::size_t bytes) {
   return DeviceBytes(static_cast<std::byte*>(pointer));
 }
 
-// What a kernel's plan depends on, read once.
-struct DeviceTraits {
-  int multiprocessors = 0;
-  int capability = 0;            // 90 for compute capability 9.0
-  int shared_bytes_a_block = 0;  // the opt-in limit
-  int shared_bytes_a_multiprocessor = 0;
-};
+// Read once.
 inline DeviceTraits traits_of(int device) {
   DeviceTraits traits;
   int major = 0;

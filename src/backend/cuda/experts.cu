@@ -192,40 +192,24 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, const Ex
 
 }  // namespace
 
-std::size_t ExpertScratch::lay_out(std::byte* memory, const ExpertLimits& limits) {
-  const std::int64_t tokens = std::min(limits.tokens, kSlice);
-  const std::int64_t pairs = tokens * limits.top_k;
-  const std::int64_t size = bytes_of(dtype_);
-  std::size_t used = 0;
-  const auto take = [&](auto*& pointer, std::int64_t bytes) {
-    using P = std::remove_reference_t<decltype(pointer)>;
-    pointer = reinterpret_cast<P>(memory + used);
-    used += static_cast<std::size_t>((bytes + 255) / 256 * 256);
-  };
-  take(pair_row, pairs * 4);
-  take(pair_place, pairs * 4);
-  take(items, pairs * static_cast<std::int64_t>(sizeof(ProductItem)));
-  take(item_count, 4);
-  take(gate_up, pairs * 2 * limits.width * size);
-  take(hidden, pairs * limits.width * size);
-  take(parts, pairs * limits.hidden * size);
-  return used;
-}
-
-std::size_t ExpertScratch::bytes(const ExpertLimits& limits, DType dtype) {
-  return ExpertScratch(dtype).lay_out(nullptr, limits);
-}
-
-ExpertScratch::ExpertScratch(void* memory, std::size_t bytes, const ExpertLimits& limits, DType dtype)
-    : dtype_(dtype) {
-  const std::size_t needed = lay_out(static_cast<std::byte*>(memory), limits);
-  TS_CHECK(needed <= bytes, needed, bytes, limits.tokens, limits.top_k, limits.width, limits.hidden);
+ExpertScratch::ExpertScratch(void* memory, std::size_t bytes, const ExpertLimits& limits, DType dtype) {
+  const ExpertLayout layout = expert_layout(limits, dtype);
+  TS_CHECK(layout.bytes <= bytes, layout.bytes, bytes, limits.tokens, limits.top_k, limits.width,
+           limits.hidden);
+  auto* base = static_cast<std::byte*>(memory);
+  pair_row = reinterpret_cast<std::int32_t*>(base + layout.pair_row);
+  pair_place = reinterpret_cast<std::int32_t*>(base + layout.pair_place);
+  items = reinterpret_cast<ProductItem*>(base + layout.items);
+  item_count = reinterpret_cast<std::int32_t*>(base + layout.item_count);
+  gate_up = base + layout.gate_up;
+  hidden = base + layout.hidden;
+  parts = base + layout.parts;
 }
 
 void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes,
                  const ExpertOptions& options, cudaStream_t stream) {
-  for (std::int64_t first = 0; first < call.x.rows; first += ExpertScratch::kSlice) {
-    const std::int64_t count = std::min(ExpertScratch::kSlice, call.x.rows - first);
+  for (std::int64_t first = 0; first < call.x.rows; first += kExpertSlice) {
+    const std::int64_t count = std::min(kExpertSlice, call.x.rows - first);
     ExpertCall slice = call;
     slice.x = call.x.row_range(first, count);
     slice.ids = call.ids.row_range(first, count);

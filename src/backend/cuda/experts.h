@@ -17,19 +17,8 @@ inline constexpr std::int64_t kMostExperts = 1024;
 void launch_route_experts(const Tensor& logits, const float* bias, const RoutingRule& rule, const Tensor& ids,
                           const Tensor& weights, cudaStream_t stream);
 
-struct ExpertLimits {
-  std::int64_t tokens = 0;  // of a slice
-  std::int64_t top_k = 0;
-  std::int64_t width = 0;   // of an expert: half of gate_up
-  std::int64_t hidden = 0;  // columns of down's result
-};
-
-// Scratch of one call, laid out over memory that the caller owns.
-class ExpertScratch {
- public:
-  // A slice of tokens runs at a time, so that partial results of a long prompt stay of bounded size.
-  static constexpr std::int64_t kSlice = 4096;
-  static std::size_t bytes(const ExpertLimits& limits, DType dtype);
+// expert_layout() over memory that the caller owns.
+struct ExpertScratch {
   ExpertScratch(void* memory, std::size_t bytes, const ExpertLimits& limits, DType dtype);
 
   std::int32_t* pair_row = nullptr;    // [pairs] token of each sorted pair
@@ -39,11 +28,6 @@ class ExpertScratch {
   void* gate_up = nullptr;             // [pairs, 2 * width], only of shapes that cannot be fused
   void* hidden = nullptr;              // [pairs, width]
   void* parts = nullptr;               // [pairs, hidden]
-
- private:
-  explicit ExpertScratch(DType dtype) : dtype_(dtype) {}
-  std::size_t lay_out(std::byte* memory, const ExpertLimits& limits);
-  DType dtype_;
 };
 
 struct ExpertCall {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "backend/cuda/mla_decode.h"
-#include "backend/cuda/mla_plan.h"
+#include "backend/cuda_layout/mla_plan.h"
 
 namespace tessera::cuda {
 

@@ -11,22 +11,13 @@
 
 #include "backend/attention_batch.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/weight_layout.h"
+#include "backend/cuda_layout/attention_layout.h"
+#include "backend/cuda_layout/weight_layout.h"
 #include "tensor/kv_format.h"
 #include "tensor/tensor.h"
 
 namespace tessera::cuda {
 
-// Rows [first_row, first_row + rows) of one sequence, expanded to rows [chunk_row, ...) of the chunk. A
-// sequence is cut at multiples of the chunk's size, so that what a token gets does not depend on the batch.
-struct PrefillPiece {
-  std::int32_t seq;
-  std::int32_t first_row;
-  std::int32_t rows;
-  std::int32_t chunk_row;
-  std::int32_t first_token;
-  std::int32_t tokens;
-};
 struct PrefillRound {
   std::int32_t first_piece = 0;
   std::int32_t pieces = 0;
@@ -40,14 +31,6 @@ struct PrefillPlan {
 // query_start [seqs + 1]; rows [seqs], that the last token of each sequence sees.
 PrefillPlan plan_prefill(const std::int32_t* query_start, const std::int32_t* rows, std::int32_t seqs,
                          std::int32_t chunk_rows);
-
-struct PrefillShape {
-  std::int64_t heads = 0;
-  std::int32_t nope = 0;
-  std::int32_t rope = 0;
-  std::int32_t latent = 0;
-  std::int32_t value = 0;
-};
 
 // What the kernels of one round see.
 struct PrefillRun {

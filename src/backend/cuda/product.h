@@ -10,17 +10,11 @@
 
 #include <cstdint>
 
-#include "backend/cuda/weight_layout.h"
+#include "backend/cuda_layout/expert_layout.h"
+#include "backend/cuda_layout/weight_layout.h"
 #include "tensor/dtype.h"
 
 namespace tessera::cuda {
-
-// Rows [first, first + count) of x meet one matrix.
-struct ProductItem {
-  std::int32_t matrix;
-  std::int32_t first;
-  std::int32_t count;
-};
 
 struct Product {
   TiledWeight weight;

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
-#include "backend/cuda/weight_layout.h"
+#include "backend/cuda_layout/weight_layout.h"
 
 namespace tessera::cuda {
 

@@ -9,15 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr std::size_t kAlign = 16;
-constexpr std::int64_t kTopLimit =
-    32768;  // alternatives that a wave may ask for, at least a whole vocabulary
-
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
 template <class T>
 std::size_t list_bytes(std::span<const T> list) {
-  return aligned(list.size_bytes());
+  return sampler_aligned(list.size_bytes());
 }
 std::size_t lists_of(const SamplingRow& row) {
   return list_bytes(row.allowed) + list_bytes(row.logit_bias) + list_bytes(row.banned) +
@@ -30,42 +24,17 @@ Owned<std::byte*, cudaFreeHost> allocate_pinned(std::size_t bytes) {
   return Owned<std::byte*, cudaFreeHost>(static_cast<std::byte*>(pointer));
 }
 
-// How the results of a wave lie, in both copies.
-struct ResultLayout {
-  static constexpr std::size_t kDrawn = 0;
-  std::size_t scored, tops, targets, tokens, logprobs, bytes;
-  ResultLayout(std::int64_t rows, std::int64_t top_limit) {
-    const auto n = static_cast<std::size_t>(rows);
-    scored = aligned(n * sizeof(DrawnToken));
-    tops = scored + aligned(n * sizeof(ScoredToken));
-    targets = tops + aligned(n * 4);
-    tokens = targets + aligned(n * 4);
-    logprobs = tokens + aligned(static_cast<std::size_t>(top_limit) * 4);
-    bytes = logprobs + aligned(static_cast<std::size_t>(top_limit) * 4);
-  }
-};
-
 }  // namespace
 
-std::size_t Sampler::reserve(std::int64_t vocab, std::int64_t kv_tokens) {
-  if (vocab > vocab_ || kv_tokens > list_limit_) {
-    vocab_ = std::max(vocab, vocab_);
-    list_limit_ = std::max(kv_tokens, list_limit_);
-    top_limit_ = std::max(kTopLimit, vocab_);
-    // One row with every list at its longest, or a wave of modest ones.
-    const std::size_t longest =
-        static_cast<std::size_t>(list_limit_) * 12 + static_cast<std::size_t>(vocab_) * 13 + 8 * kAlign;
-    packed_bytes_ = aligned(kWave * sizeof(PackedRow)) + std::max(longest, std::size_t{1} << 20);
-    host_packed_ = allocate_pinned(packed_bytes_);
-    device_packed_ = allocate_device(packed_bytes_);
-    marks_ = allocate_device(static_cast<std::size_t>(kWave * ((vocab_ + 31) / 32) * 4));
-    raw_ = allocate_device(static_cast<std::size_t>(kWave * vocab_ * 4));
-    const ResultLayout layout(kWave, top_limit_);
-    device_results_ = allocate_device(layout.bytes);
-    host_results_ = allocate_pinned(layout.bytes);
-  }
-  return packed_bytes_ + ResultLayout(kWave, top_limit_).bytes +
-         static_cast<std::size_t>(kWave * (vocab_ * 4 + (vocab_ + 31) / 32 * 4));
+void Sampler::reserve(std::int64_t vocab, std::int64_t kv_tokens) {
+  if (vocab <= layout_.vocab && kv_tokens <= layout_.list_limit) return;
+  layout_ = sampler_layout(std::max(vocab, layout_.vocab), std::max(kv_tokens, layout_.list_limit));
+  host_packed_ = allocate_pinned(layout_.packed);
+  device_packed_ = allocate_device(layout_.packed);
+  marks_ = allocate_device(layout_.marks);
+  raw_ = allocate_device(layout_.raw);
+  device_results_ = allocate_device(layout_.results);
+  host_results_ = allocate_pinned(layout_.results);
 }
 
 std::size_t Sampler::pack(const SamplingRow& row, std::size_t index, std::size_t used) {
@@ -100,7 +69,7 @@ std::size_t Sampler::pack(const SamplingRow& row, std::size_t index, std::size_t
 void Sampler::sample(const Tensor& logits, std::span<const SamplingRow> rows,
                      std::span<SampledToken> results) {
   reserve(logits.cols, 0);
-  const std::size_t lists = aligned(kWave * sizeof(PackedRow));
+  const std::size_t lists = sampler_aligned(kWave * sizeof(PackedRow));
   for (std::size_t first = 0; first < rows.size();) {
     std::size_t used = lists;
     std::int64_t tops = 0;
@@ -109,10 +78,10 @@ void Sampler::sample(const Tensor& logits, std::span<const SamplingRow> rows,
       const SamplingRow& row = rows[first + count];
       const std::int64_t most =
           std::max<std::int64_t>(tops, std::min<std::int64_t>(row.logprobs, logits.cols));
-      const bool fits =
-          used + lists_of(row) <= packed_bytes_ && most * static_cast<std::int64_t>(count + 1) <= top_limit_;
+      const bool fits = used + lists_of(row) <= layout_.packed &&
+                        most * static_cast<std::int64_t>(count + 1) <= layout_.top_limit;
       if (!fits && count > 0) break;
-      TS_CHECK(fits, lists_of(row), packed_bytes_, row.logprobs);
+      TS_CHECK(fits, lists_of(row), layout_.packed, row.logprobs);
       used = pack(row, count, used);
       tops = most;
       ++count;
@@ -126,7 +95,7 @@ void Sampler::sample(const Tensor& logits, std::span<const SamplingRow> rows,
 
 void Sampler::sample_wave(const Tensor& logits, std::span<const SamplingRow> rows,
                           std::span<SampledToken> results) {
-  const ResultLayout layout(kWave, top_limit_);
+  const SamplerResultLayout layout(kWave, layout_.top_limit);
   std::byte* device = device_results_.get();
   std::byte* host = host_results_.get();
   const bool scores = std::ranges::any_of(rows, [](const SamplingRow& row) { return row.logprobs >= 0; });
@@ -138,7 +107,7 @@ void Sampler::sample_wave(const Tensor& logits, std::span<const SamplingRow> row
                               static_cast<std::size_t>(logits.cols) * 4, rows.size(),
                               cudaMemcpyDeviceToDevice, stream_));
   }
-  auto* drawn = reinterpret_cast<DrawnToken*>(device + ResultLayout::kDrawn);
+  auto* drawn = reinterpret_cast<DrawnToken*>(device + SamplerResultLayout::kDrawn);
   launch_sample({.logits = logits,
                  .rows = reinterpret_cast<const PackedRow*>(device_packed_.get()),
                  .packed = device_packed_.get(),
@@ -167,7 +136,7 @@ void Sampler::sample_wave(const Tensor& logits, std::span<const SamplingRow> row
     take_scores(count, top_stride, std::span(tops, rows.size()), results);
   }
   TS_CUDA(cudaMemcpyAsync(host, drawn, rows.size() * sizeof(DrawnToken), cudaMemcpyDeviceToHost, stream_));
-  TS_CUDA(cudaStreamSynchronize(stream_));
+  wait_.wait();
   const auto* tokens = reinterpret_cast<const DrawnToken*>(host);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     SampledToken& result = results[i];
@@ -184,7 +153,7 @@ void Sampler::sample_wave(const Tensor& logits, std::span<const SamplingRow> row
 // Copies scores over and waits for them; rows that asked for none are left alone.
 void Sampler::take_scores(std::int64_t rows, std::int32_t top_stride, std::span<const std::int32_t> tops,
                           std::span<SampledToken> results) {
-  const ResultLayout layout(kWave, top_limit_);
+  const SamplerResultLayout layout(kWave, layout_.top_limit);
   std::byte* host = host_results_.get();
   const auto fetch = [&](std::size_t offset, std::int64_t bytes) {
     if (bytes == 0) return;
@@ -194,7 +163,7 @@ void Sampler::take_scores(std::int64_t rows, std::int32_t top_stride, std::span<
   fetch(layout.scored, rows * static_cast<std::int64_t>(sizeof(ScoredToken)));
   fetch(layout.tokens, rows * top_stride * 4);
   fetch(layout.logprobs, rows * top_stride * 4);
-  TS_CUDA(cudaStreamSynchronize(stream_));
+  wait_.wait();
   const auto* scored = reinterpret_cast<const ScoredToken*>(host + layout.scored);
   const auto* tokens = reinterpret_cast<const std::int32_t*>(host + layout.tokens);
   const auto* logprobs = reinterpret_cast<const float*>(host + layout.logprobs);
@@ -217,9 +186,9 @@ void Sampler::take_scores(std::int64_t rows, std::int32_t top_stride, std::span<
 void Sampler::score(const Tensor& logits, std::span<const std::int32_t> targets, std::int32_t top,
                     std::span<SampledToken> results) {
   reserve(logits.cols, 0);
-  const ResultLayout layout(kWave, top_limit_);
+  const SamplerResultLayout layout(kWave, layout_.top_limit);
   const auto most = static_cast<std::int32_t>(std::clamp<std::int64_t>(top, 0, logits.cols));
-  const std::int64_t wave = most > 0 ? std::min(kWave, top_limit_ / most) : kWave;
+  const std::int64_t wave = most > 0 ? std::min(kWave, layout_.top_limit / most) : kWave;
   for (std::int64_t first = 0; first < logits.rows; first += wave) {
     const std::int64_t count = std::min(wave, logits.rows - first);
     const auto rows = static_cast<std::size_t>(count);

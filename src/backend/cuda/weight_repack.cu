@@ -1,6 +1,6 @@
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/device.h"
-#include "backend/cuda/weight_layout.h"
+#include "backend/cuda_layout/weight_layout.h"
 #include "backend/cuda/weight_repack.h"
 #include "base/check.h"
 

@@ -11,7 +11,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/weight_layout.h"
+#include "backend/cuda_layout/weight_layout.h"
 
 namespace tessera::cuda {
 

@@ -1,5 +1,5 @@
 // The division of work, on the host: the device runs the same functions.
-#include "backend/cuda/mla_plan.h"
+#include "backend/cuda_layout/mla_plan.h"
 
 #include <gtest/gtest.h>
 
