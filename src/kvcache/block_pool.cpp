@@ -144,6 +144,15 @@ void BlockPool::shard(BlockId block) {
   settle(block, Keep::kNotAtAll);  // the owner's copy is as good as the others'
 }
 
+void BlockPool::drop_free_copies(BlockId block) {
+  for (std::int32_t rank = 0; rank < ranks(); ++rank) {
+    const std::int32_t at = place(block, rank);
+    if (at < 0 || rank == owner(block) || is_in_use(block, rank)) continue;
+    content_[static_cast<std::size_t>(rank * blocks_per_rank_ + at)] = -1;
+    places_[index(block, rank)] = -1;
+  }
+}
+
 void BlockPool::give_back(BlockId block, Spread spread, Keep keep) {
   std::int32_t& references = references_[index(block)];
   TS_CHECK(references > 0, block.value);

@@ -85,6 +85,8 @@ class BlockPool {
   void share(BlockId block, Spread spread);
   // One replicated holder becomes a sharded one.
   void shard(BlockId block);
+  // Forgets the copies that nobody holds, besides the owner's: their rows are not the block's.
+  void drop_free_copies(BlockId block);
 
   enum class Keep : std::uint8_t {
     kLongest,  // last of the free list: its rows may be wanted again

@@ -75,7 +75,11 @@ void KvCache::append(SequenceBlocks& blocks, BlockId block) const {
 
 void KvCache::shard(SequenceBlocks& blocks) {
   TS_CHECK(blocks.spread == Spread::kReplicated);
-  for (const BlockId block : blocks.ids) pool_.shard(block);
+  for (const BlockId block : blocks.ids) {
+    pool_.shard(block);
+    // Rows that the block still lacks will come to its owner alone.
+    if (!cache_.is_remembered(block)) pool_.drop_free_copies(block);
+  }
   blocks.spread = Spread::kSharded;
 }
 

@@ -154,6 +154,27 @@ TEST(KvCache, ShardingGivesCopiesToOthersWithoutLosingThePrefix) {
   cache.check_invariants();
 }
 
+// A block that lacked rows when its sequence was sharded gets them on its owner alone: the other copies never
+// stand for it, whichever memory is overwritten first.
+TEST(KvCache, CopiesOfABlockThatWasShardedUnfinishedAreNeverFound) {
+  KvCache cache(2, 3, 4, kKey);
+  const auto chain = chain_of({1});
+  SequenceBlocks first = empty(cache);
+  ASSERT_TRUE(cache.grow(first, 1));
+  const BlockId block = first.ids.front();
+  cache.shard(first);
+  ASSERT_TRUE(cache.remember(chain.front(), block));
+  EXPECT_EQ(cache.find(chain).everywhere, 0);
+  cache.give_back(first);
+  const std::int32_t owner = cache.owner(block);
+  SequenceBlocks others = empty(cache, Spread::kSharded);
+  while (cache.find(chain).blocks > 0) {
+    ASSERT_TRUE(cache.grow(others, 1));
+    ASSERT_TRUE(cache.find(chain).blocks == 0 || cache.owner(block) == owner);
+  }
+  cache.check_invariants();
+}
+
 // The hash table alone, against std::map, with hashes that collide in their home entry on purpose.
 TEST(PrefixCache, FindsExactlyWhatAMapFindsUnderCollisions) {
   constexpr std::uint32_t kSeed = 7;
