@@ -9,6 +9,7 @@
 #endif
 #ifdef TESSERA_HAS_NCCL
 #include "comm/nccl/nccl_communicator.h"
+#include "comm/peer/peer_communicator.h"
 #endif
 
 namespace tessera {
@@ -80,9 +81,20 @@ Result<std::unique_ptr<Communicator>> make_device_group(Communicator& host, Back
                                                         const DeviceGroupOptions& options) {
 #ifdef TESSERA_HAS_NCCL
   TS_TRY(const NcclApi api, open_nccl());
-  return make_nccl_communicator(
-      api, host, cuda_stream_of(backend),
-      {.graph_file = options.nccl_graph_file, .deadline = options.deadline, .log = options.log});
+  DeviceStream& stream = cuda_stream_of(backend);
+  TS_TRY(auto group,
+         make_nccl_communicator(
+             api, host, stream,
+             {.graph_file = options.nccl_graph_file, .deadline = options.deadline, .log = options.log}));
+  if (!options.peer_all_reduce) return group;
+  try {
+    PeerOptions peers;
+    peers.patience = options.deadline;
+    peers.log = options.log;
+    return with_peer_all_reduce(std::move(group), host, stream, peers);
+  } catch (const CommError& error) {
+    return Error{ErrorKind::kUnavailable, "--enable-pcie-allreduce", error.what()};
+  }
 #else
   (void)options;
   return Error{ErrorKind::kUnsupported, host.name(), "cannot be connected over " + backend.name() + "."};

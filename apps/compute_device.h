@@ -35,6 +35,7 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendChoice& choice);
 
 struct DeviceGroupOptions {
   std::optional<std::string> nccl_graph_file;  // the value of NCCL_GRAPH_FILE
+  bool peer_all_reduce = false;                // small sums by writes to peers, where that works and pays
   std::chrono::milliseconds deadline{60'000};
   std::function<void(const std::string&)> log;  // a sentence a group; may be empty
 };

@@ -256,6 +256,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   const char* const graph_file = std::getenv("NCCL_GRAPH_FILE");  // which NCCL reads by itself
   const DeviceGroupOptions group_options{
       .nccl_graph_file = graph_file != nullptr ? std::optional<std::string>(graph_file) : std::nullopt,
+      .peer_all_reduce = flags.pcie_allreduce,
       .deadline = kRankDeadline,
       .log = [](const std::string& sentence) { spdlog::info("{}", sentence); }};
   const auto make_rank = [&](Communicator* host) -> Result<std::unique_ptr<StepRunner>> {

@@ -122,6 +122,11 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::IsMember({"auto", "a2a", "ag_rs"}))
       ->capture_default_str()
       ->group(group);
+  app.add_flag(
+         "--enable-pcie-allreduce", flags.pcie_allreduce,
+         "Several GPUs: small all-reduces by writing to each other's memory, where a trial at start finds "
+         "that it works and is faster (environment: VLLM_ENABLE_PCIE_ALLREDUCE=1)")
+      ->group(group);
   app.add_option(
          "--speculative-config", flags.speculative_config,
          "Speculative decoding, as JSON with vLLM's keys, e.g. {\"method\": \"eagle3\", \"model\": \"DIR\", "

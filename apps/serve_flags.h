@@ -47,6 +47,7 @@ struct ServeFlags {
   std::string dcp_mode = "elastic";
   std::int32_t dcp_elastic_tokens = 16384;  // a longer sequence is spread over the group
   std::string dcp_comm_backend = "auto";
+  bool pcie_allreduce = false;                         // GPUs may write to each other's memory
   std::string speculative_config;                      // JSON; empty: no speculation
   std::int32_t speculative_disable_above_seq_len = 0;  // tokens; 0: as the JSON says
   bool prefix_caching = true;

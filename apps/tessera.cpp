@@ -53,6 +53,11 @@ void read_environment(ServeFlags& flags) {
     const double value = std::strtod(seconds, &end);
     if (end != seconds) flags.log_stats_interval = value;
   }
+  if (const char* on = std::getenv("VLLM_ENABLE_PCIE_ALLREDUCE");
+      on != nullptr && std::string_view(on) == "1") {
+    flags.pcie_allreduce = true;
+    flags.notes.push_back("VLLM_ENABLE_PCIE_ALLREDUCE=1 is taken as --enable-pcie-allreduce.");
+  }
   if (const char* tokens = std::getenv("VLLM_SPECULATIVE_DISABLE_ABOVE_SEQ_LEN")) {
     char* end = nullptr;
     const long value = std::strtol(tokens, &end, 10);

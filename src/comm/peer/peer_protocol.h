@@ -94,6 +94,9 @@ TS_PEER PeerSlice peer_slice(const PeerCall& call, int block) {
 //   publish(flag, value)           what this block has stored, wherever it lies, is seen by whoever sees the
 //   flag await(flag, value) -> bool     false: given up add(Sum&, pack, source)        in f32 round(sum) ->
 //   Pack take_ticket(counter) -> value before
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable  // the machine's side is the only one it is called on
+#endif
 template <class Machine>
 TS_PEER void run_peer_block(Machine& machine, const PeerCall& call, int block) {
   const MailboxLayout& layout = call.layout;

@@ -1,7 +1,7 @@
 // The protocol of the one-shot all-reduce on threads of the host, each a block of a rank: the same template
 // as on the device, with delays where a device has them. Under the thread sanitizer, what the flags do not
 // order is a data race.
-#include "comm/peer_protocol.h"
+#include "comm/peer/peer_protocol.h"
 
 #include <gtest/gtest.h>
 
