@@ -20,6 +20,7 @@
 #include "engine/rank_start.h"
 #include "kvcache/block_hash.h"
 #include "model/context_exchange.h"
+#include "plan/gpu_plan.h"
 #include "plan/kv_pool.h"
 #include "plan/plan_report.h"
 
@@ -191,7 +192,8 @@ Result<MemoryPlan> plan_memory(const ServeFlags& flags, const Checkpoint& checkp
              {.ranks = plan.ranks, .context_ranks = plan.dcp_ranks, .expert_parallel = flags.expert_parallel},
              plan.speculation ? &draft : nullptr));
   plan.kv_bytes_per_token = plan.rank.kv_block / plan.block_size;
-  TS_TRY(const std::int64_t kv_bytes, default_kv_bytes(plan.device, plan.rank.without_kv()));
+  TS_TRY(const std::int64_t kv_bytes,
+         default_kv_bytes(plan.device, plan.rank.without_kv() + nccl_allowance(plan.ranks, plan.dcp_ranks)));
   TS_TRY(const KvPool pool, size_kv_pool({.block_bytes = block_cost(plan.rank, plan.dcp_ranks),
                                           .block_size = plan.block_size,
                                           .max_model_len = plan.max_model_len,

@@ -96,6 +96,10 @@ Result<int> ranks_that_fit(const Subject& of, std::int64_t besides, std::int64_t
 
 }  // namespace
 
+std::int64_t nccl_allowance(int ranks, int context_ranks) {
+  return ((ranks > 1 ? 1 : 0) + (context_ranks > 1 ? 1 : 0)) * kNcclBytesPerGroup;
+}
+
 std::int64_t LayoutPlan::without_kv() const { return rank.without_kv() + graphs + nccl + context; }
 
 Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel>& draft,
@@ -149,7 +153,7 @@ Result<GpuPlan> plan_gpus(const PlanModel& target, const std::optional<PlanModel
                {.ranks = ranks, .context_ranks = context_ranks, .expert_parallel = request.expert_parallel},
                draft_or_null));
     layout.graphs = graph_bytes(request.runner, draft.has_value());
-    layout.nccl = ((ranks > 1 ? 1 : 0) + (context_ranks > 1 ? 1 : 0)) * kNcclBytesPerGroup;
+    layout.nccl = nccl_allowance(ranks, context_ranks);
     layout.context = kContextBytes;
     layout.usable = static_cast<std::int64_t>(
         std::floor(static_cast<double>(request.gpus.card.visible_bytes()) * request.utilisation));

@@ -52,6 +52,9 @@ struct GpuPlan {
   std::vector<std::string> notes;
 };
 
+// What NCCL may take on each GPU for the groups of such a layout: an allowance, not a measurement.
+std::int64_t nccl_allowance(int ranks, int context_ranks);
+
 struct PlanModel {
   std::string path;
   const Checkpoint* outline = nullptr;

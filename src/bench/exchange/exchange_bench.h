@@ -21,6 +21,7 @@ struct ExchangeBenchOptions {
   std::int32_t context = 1024;         // tokens of each at the beginning
   std::int32_t elastic_context = 128;  // likewise of the short sequences that elastic mode replicates
   std::int32_t rounds = 15;            // turns of each layout
+  std::int32_t elastic_rounds = 60;    // further turns of the two layouts of short sequences
   std::int32_t steps = 4;              // of a turn
 };
 
@@ -30,6 +31,7 @@ struct ExchangeRow {
   bool elastic = false;  // short sequences that stay on every rank
   std::int32_t context = 0;
   double step = 0;
+  double cpu = 0;              // that all ranks together spent on a step: little disturbed by other programs
   double tp_collectives = 0;   // of the step: sums over all T ranks, waiting included
   double dcp_collectives = 0;  // of the step: queries and partial results within D ranks, waiting included
   double exchange_a_layer =
@@ -40,9 +42,10 @@ struct ExchangeReport {
   ExchangeBenchOptions options;
   std::int64_t layers = 0;
   std::vector<ExchangeRow> rows = {};
-  // Steps of short sequences under elastic D = max against D = 1, taken in turns: median of the quotients of
-  // neighbouring turns.
+  // Steps of short sequences under elastic D = max against D = 1, taken in turns: medians of the quotients of
+  // neighbouring turns, by the clock and by CPU time.
   double elastic_quotient = 0;
+  double elastic_cpu_quotient = 0;
 };
 
 Result<ExchangeReport> measure_exchanges(const ExchangeBenchOptions& options);

@@ -84,15 +84,15 @@ class Mailboxes {
   }
   const MailboxLayout& layout() const { return layout_; }
   const std::byte* own() const { return static_cast<const std::byte*>(own_); }
-  // Written by the device, and by end().
-  bool has_trouble() const { return happened() != 0; }
+  bool has_trouble() const { return happened() == kComplained; }
+  bool has_ended() const { return happened() == kEnded; }
   std::string describe_trouble() const {
     return "rank " + std::to_string(trouble_->missing) + " did not come to call " +
            std::to_string(trouble_->call) + " (block " + std::to_string(trouble_->block) + ')';
   }
   // Every wait on the device ends.
   void end() {
-    if (happened() == 0) *reinterpret_cast<volatile std::uint32_t*>(&trouble_->happened) = 1;
+    if (happened() == 0) *reinterpret_cast<volatile std::uint32_t*>(&trouble_->happened) = kEnded;
   }
 
  private:
@@ -105,6 +105,9 @@ class Mailboxes {
     cudaIpcMemHandle_t handle = {};
   };
 
+  // Of PeerTrouble::happened: what the device writes when its complaint is complete, and what end() writes.
+  static constexpr std::uint32_t kComplained = 1;
+  static constexpr std::uint32_t kEnded = 3;
   std::uint32_t happened() const {
     return *reinterpret_cast<const volatile std::uint32_t*>(&trouble_->happened);
   }
@@ -304,6 +307,7 @@ class PeerCommunicator final : public Communicator, private DeviceStream::Party 
         reinterpret_cast<std::uintptr_t>(data) % kPeerPack != 0)
       return group_->all_reduce(data, dtype, count);
     if (mailboxes_->has_trouble()) throw CommError(describe());
+    if (mailboxes_->has_ended()) throw CommError(operation_ + ": it has ended");
     stream_.enqueued(operation_);
     check_cuda(launch_peer_all_reduce(mailboxes_->call(data, bytes), dtype, patience_,
                                       static_cast<cudaStream_t>(stream_.handle())),

@@ -57,8 +57,8 @@ struct PeerCounters {
 
 // What a wait that was given up leaves for the host.
 struct PeerTrouble {
-  std::uint32_t happened = 0;
-  std::int32_t missing = 0;  // the rank that was waited for
+  std::uint32_t happened = 0;  // 1: the rest says what; any other than 0: waits end at once
+  std::int32_t missing = 0;    // the rank that was waited for
   std::int32_t block = 0;
   std::uint32_t call = 0;
 };
