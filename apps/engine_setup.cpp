@@ -366,6 +366,8 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   engine_options.max_waiting = flags.max_waiting;
   engine_options.seed = flags.seed;
   engine_options.on_fatal = hooks.on_fatal;
+  // Whoever looks at logits sees those of sequences that have not ended alone.
+  engine_options.pipeline.ahead = flags.async_scheduling && !hooks.logits_tap;
   engine_options.on_warning = [](const std::string& what) { spdlog::warn("{}", what); };
   if (plan.speculation) engine_options.gate = plan.speculation->gate();
   TS_TRY(launched.engine, Engine::create(std::move(engine_options), std::move(runner)));

@@ -143,6 +143,9 @@ void declare_engine_flags(CLI::App& app, ServeFlags& flags) {
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching,!--no-prefix-cache", flags.prefix_caching,
                "Keep the KV blocks of finished requests for prompts that begin alike (default: on)")
       ->group(group);
+  app.add_flag("--async-scheduling,!--no-async-scheduling", flags.async_scheduling,
+               "Plan each step, and hand out the tokens of the one before, while a step runs (default: on)")
+      ->group(group);
   app.add_option("--seed", flags.seed, "Seed of requests that bring none")
       ->capture_default_str()
       ->group(group);

@@ -52,6 +52,7 @@ struct ServeFlags {
   std::int32_t speculative_disable_above_seq_len = 0;  // tokens; 0: as the JSON says
   bool prefix_caching = true;
   std::uint64_t seed = 0;
+  bool async_scheduling = true;
   bool batch_invariant = false;
   bool enforce_eager = false;
   int threads = 0;  // CPU threads that compute; 0: all

@@ -161,8 +161,6 @@ constexpr std::array kFlags = {
     VllmFlag{.name = "--no-enable-chunked-prefill",
              .takes_value = false,
              .reason = "prefill is always chunked under the token budget."},
-    VllmFlag{.name = "--async-scheduling", .takes_value = false, .reason = kScheduler},
-    VllmFlag{.name = "--no-async-scheduling", .takes_value = false, .reason = kScheduler},
     VllmFlag{.name = "--scheduling-policy", .reason = "requests run by priority, then by arrival."},
     VllmFlag{.name = "--scheduler-cls", .reason = kNoPython},
     VllmFlag{.name = "--preemption-mode",

@@ -40,8 +40,8 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::uniqu
 
 Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
     : options_(std::move(options)),
-      runner_(std::move(runner)),
       scheduler_(options_.scheduler),
+      pipeline_(std::move(runner), options_.pipeline),
       gate_(options_.gate),
       seeds_(options_.seed) {
   const SchedulerOptions& s = options_.scheduler;
@@ -142,7 +142,7 @@ void Engine::drain(std::chrono::milliseconds patience) {
 void Engine::run() {
   try {
     while (take_requests()) {
-      if (scheduler_.has_work()) step();
+      if (has_steps()) step();
     }
   } catch (const std::exception& failure) {
     stop_after({ErrorKind::kInternal, "engine", std::string("A step failed: ") + failure.what()});
@@ -153,11 +153,9 @@ bool Engine::take_requests() {
   bool abort_all = false;
   {
     std::unique_lock lock(mutex_);
-    const auto has_news = [&] {
-      return !inbox_.empty() || !cancel_inbox_.empty() || scheduler_.has_work() || ending_;
-    };
+    const auto has_news = [&] { return !inbox_.empty() || !cancel_inbox_.empty() || has_steps() || ending_; };
     wake_.wait(lock, has_news);
-    if (ending_ && inbox_.empty() && !scheduler_.has_work()) return false;
+    if (ending_ && inbox_.empty() && !has_steps()) return false;
     std::swap(arrived_, inbox_);
     std::swap(cancelled_, cancel_inbox_);
     abort_all = abort_at_ && Clock::now() >= *abort_at_;
@@ -172,39 +170,64 @@ bool Engine::take_requests() {
   return true;
 }
 
+// Another step is launched behind the one under way, if it can be; then the older one's result is taken.
 void Engine::step() {
-  const auto begin = Clock::now();
-  const StepPlan& plan = scheduler_.plan_step(begin, decide_drafts());
-  if (plan.work.empty())
+  const bool went_on = scheduler_.has_work() && scheduler_.may_plan_ahead() && launch();
+  if (pipeline_.launched() == pipeline_.depth() || !went_on) settle();
+}
+
+// False: there is nothing to plan before the step under way is settled.
+bool Engine::launch() {
+  pipeline_.wait_for_plans();
+  Launched step;
+  step.began = Clock::now();
+  step.verifying = drafting_;
+  const DraftPolicy policy = decide_drafts(step.situation);
+  const StepPlan& plan = scheduler_.plan_step(step.began, policy);
+  if (plan.work.empty()) {
+    if (pipeline_.launched() > 0) return false;
     throw std::logic_error(std::to_string(scheduler_.waiting()) + " requests wait and " +
                            std::to_string(scheduler_.running()) + " run, but none can go on with " +
                            std::to_string(scheduler_.kv().free_blocks()) + " of " +
                            std::to_string(scheduler_.kv().blocks()) + " KV blocks free.");
+  }
+  step.drafting = drafting_ = policy.drafts;
+  for (const SequenceWork& work : plan.work) step.tokens += work.open_rows > 0 ? work.open_rows : work.count;
+  launched_[static_cast<std::size_t>(launches_++) % launched_.size()] = step;
+  pipeline_.launch(plan, step.began);
   publish(false);  // a long step shows who runs while it runs
-  const auto planned = Clock::now();
-  StepResult& result = runner_->step(plan);
-  const auto ran = Clock::now();
-  step_tokens_.count(static_cast<std::int64_t>(plan.tokens.size()));
-  const auto deliveries = scheduler_.apply(result, ran);
-  if (gate_) record_drafts(seconds(ran - begin));
+  return true;
+}
+
+void Engine::settle() {
+  const std::size_t number = static_cast<std::size_t>(launches_) - pipeline_.launched();
+  const Launched& step = launched_[number % launched_.size()];
+  const StepPipeline::Outcome outcome = pipeline_.take();
+  const auto deliveries = scheduler_.apply(*outcome.result, outcome.known);
+  // Steps follow each other without a gap where they are planned ahead: then this is what one more costs.
+  const double step_seconds = seconds(outcome.known - std::max(step.began, known_));
+  known_ = outcome.known;
+  step_tokens_.count(step.tokens);
+  if (gate_) record_drafts(step, step_seconds);
   if (const auto alarm = scheduler_.take_draft_alarm(); alarm && options_.on_warning)
     options_.on_warning(*alarm);
   ++steps_;
   hand_out(deliveries);
-  const auto end = Clock::now();
-  step_seconds_ += seconds(end - begin);
-  host_seconds_ += seconds(end - begin - (ran - planned));
+  step_seconds_ += step_seconds;
+  host_seconds_ += seconds(outcome.idle);
+  if (pipeline_.depth() > 1) return;
+  const double after = seconds(Clock::now() - outcome.known);  // nothing runs meanwhile
+  step_seconds_ += after;
+  host_seconds_ += after;
 }
 
-// For the drafts that this step makes and the next one verifies. Its situation is taken for the next one's.
-DraftPolicy Engine::decide_drafts() {
+// For the drafts that the step makes and the next one verifies. Its situation is taken for the next one's.
+DraftPolicy Engine::decide_drafts(StepSituation& situation) {
   if (!gate_) return {};
   const std::int32_t longest = options_.gate->disable_above_seq_len;
   const DecodeLoad load = scheduler_.decode_load(longest);
-  situation_ = {.batch = load.sequences, .draftable = load.draftable, .context = load.context};
-  const GateDecision decision = gate_->decide(situation_);
-  verifying_ = drafting_;
-  drafting_ = decision.drafts;
+  situation = {.batch = load.sequences, .draftable = load.draftable, .context = load.context};
+  const GateDecision decision = gate_->decide(situation);
   speculation_.draft_length = decision.drafts;
   ++speculation_.chosen[static_cast<std::size_t>(decision.drafts)];
   if (decision.reason == GateReason::kProbe || decision.reason == GateReason::kUnknown) ++speculation_.probes;
@@ -213,14 +236,15 @@ DraftPolicy Engine::decide_drafts() {
 
 // What a step cost is comparable where it did the same work as others like it: no prompts, and as many drafts
 // made as verified.
-void Engine::record_drafts(double seconds) {
+void Engine::record_drafts(const Launched& step, double seconds) {
   const Scheduler::Verified& verified = scheduler_.verified();
-  const bool is_steady = verified.is_pure_decode && verifying_ == drafting_;
-  gate_->record({.situation = situation_,
-                 .drafts = verifying_,
-                 .seconds = is_steady ? seconds : 0,
-                 .drafted = verified.sequences,
-                 .accepted_at = std::span(verified.accepted_at).first(static_cast<std::size_t>(verifying_))});
+  const bool is_steady = verified.is_pure_decode && step.verifying == step.drafting;
+  gate_->record(
+      {.situation = step.situation,
+       .drafts = step.verifying,
+       .seconds = is_steady ? seconds : 0,
+       .drafted = verified.sequences,
+       .accepted_at = std::span(verified.accepted_at).first(static_cast<std::size_t>(step.verifying))});
 }
 
 // The books first: who reads the last output of a request and then the books finds it there.
@@ -260,6 +284,8 @@ void Engine::publish(bool handing_out) {
   speculation_.draft_tokens = counters.speculation.draft_tokens;
   speculation_.accepted_tokens = counters.speculation.accepted_tokens;
   speculation_.undrafted_constraint = counters.undrafted_constraint;
+  books_.awaited_constraint = counters.awaited_constraint;
+  books_.awaited_blocks = counters.awaited_blocks;
   std::ranges::copy(counters.speculation.accepted_at, speculation_.accepted_at.begin());
   books_.speculation = speculation_;
   books_.prefix_queries = counters.prefix_queries;

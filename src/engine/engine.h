@@ -1,8 +1,9 @@
-// The engine's thread: takes requests from clients, runs steps, hands out results. Owns the scheduler;
+// The engine's thread: takes requests from clients, plans steps, hands out results. Owns the scheduler;
 // everything that the two share with clients lies behind one mutex, which is never held while a sink, a
 // constraint or the runner is called.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,7 @@
 
 #include "engine/engine_client.h"
 #include "engine/scheduler.h"
+#include "engine/step_pipeline.h"
 #include "engine/step_plan.h"
 #include "speculative/gate.h"
 
@@ -32,6 +34,7 @@ struct EngineOptions {
   std::uint64_t seed = 0;                // of the seeds of requests that bring none
   // Whether and how far to speculate; most_drafts is the scheduler's. Absent: the runner has no drafts.
   std::optional<GateOptions> gate;
+  PipelineOptions pipeline = {};  // whether steps are planned ahead
   // Called once, on the engine's thread, after a step threw and every request was told. No further request is
   // taken; the process should end with this message.
   std::function<void(const Error&)> on_fatal;
@@ -61,8 +64,12 @@ class Engine final : public EngineClient {
   // What clients asked for since the last look. False: the engine is to end.
   bool take_requests();
   void step();
-  DraftPolicy decide_drafts();
-  void record_drafts(double seconds);
+  bool has_steps() const { return scheduler_.has_work() || pipeline_.launched() > 0; }
+  bool launch();
+  void settle();
+  DraftPolicy decide_drafts(StepSituation& situation);
+  struct Launched;
+  void record_drafts(const Launched& step, double seconds);
   void stop_after(const Error& error);
   void hand_out(std::span<const Delivery> deliveries);
   void publish(bool handing_out);
@@ -74,13 +81,20 @@ class Engine final : public EngineClient {
   SequenceLimits limits_;
 
   // --- the engine's thread alone
-  std::unique_ptr<StepRunner> runner_;
   Scheduler scheduler_;
+  StepPipeline pipeline_;
   std::optional<SpeculationGate> gate_;
-  StepSituation situation_;  // of the step under way
-  // Drafts that the step under way verifies (what was decided for the one before), and that it makes.
-  std::int32_t verifying_ = 0;
-  std::int32_t drafting_ = 0;
+  struct Launched {
+    Clock::time_point began;    // its planning
+    StepSituation situation;    // that the gate decided in
+    std::int32_t drafting = 0;  // drafts that it makes; what the one before made, it verifies
+    std::int32_t verifying = 0;
+    std::int64_t tokens = 0;
+  };
+  std::array<Launched, 2> launched_;  // by number, modulo
+  std::int64_t launches_ = 0;
+  std::int32_t drafting_ = 0;  // of the step launched last
+  Clock::time_point known_;    // when the result before the next was there
   SpeculationStats speculation_;
   std::vector<std::unique_ptr<Sequence>> arrived_;
   std::vector<RequestId> cancelled_;

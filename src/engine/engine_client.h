@@ -92,7 +92,10 @@ struct EngineStats {
   std::int64_t sharded = 0;  // sequences that were spread over ranks after they had begun
   SpeculationStats speculation = {};
   double step_seconds = 0;  // sum over steps, device included
-  double host_seconds = 0;  // of these, spent planning and handing out results
+  double host_seconds = 0;  // of these, the runner waited for a plan, or for results to be handed out
+  // Steps that were not planned ahead, because a grammar wanted the token before, or for want of blocks.
+  std::int64_t awaited_constraint = 0;
+  std::int64_t awaited_blocks = 0;
 };
 
 class EngineClient {

@@ -9,14 +9,17 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "engine/request.h"
 #include "engine/step_plan.h"
+#include "engine/step_rows.h"
 
 namespace tessera {
 
@@ -38,14 +41,17 @@ class FakeRunner final : public StepRunner {
   explicit FakeRunner(const Options& options)
       : options_(options),
         ranks_(static_cast<std::size_t>(options.dcp_ranks)),
+        resolvers_(ranks_.size(), RowResolver(options.max_num_batched_tokens, options.max_num_seqs)),
+        rows_(ranks_.size()),
         slots_(static_cast<std::size_t>(options.max_num_seqs)) {
     if (options.shared_table)
       shared_.pool.resize(index(options.dcp_ranks) * index(options.kv_blocks) * index(options.block_size));
     for (Rank& rank : ranks_) rank.pool.resize(index(options.kv_blocks) * index(options.block_size));
   }
 
-  // Called before each step; may throw or wait.
+  // Called before each step, and before the drafts that it makes; may throw or wait.
   std::function<void(const StepPlan&)> before_step;
+  std::function<void()> before_drafts;
   // Rows whose context hash it picks are reported as NaN.
   std::function<bool(Hash)> is_invalid;
 
@@ -76,14 +82,23 @@ class FakeRunner final : public StepRunner {
       copy_table(plan, plan.views[r].block_table, plan.views[r].table_writes, ranks_[r].table);
     copy_table(plan, plan.shared_table, plan.shared_writes, shared_.table);
     if (options_.verify) check(plan);
-    result_.sampled.clear();
-    result_.gained.clear();
-    result_.drafted.clear();
-    result_.prompt_logprobs.clear();
-    for (const SequenceWork& work : plan.work) run(plan, work);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      rows_[r] = resolvers_[r].resolve(plan, static_cast<std::int32_t>(r), [this](std::int32_t slot) {
+        return SlotStanding{
+            .newest_position = static_cast<std::int32_t>(slots_[index(slot)].tokens.size()) - 1,
+            .drafts = static_cast<std::int32_t>(slots_[index(slot)].drafts.size())};
+      });
+    }
+    current_ = 1 - current_;
+    result().clear();
+    for (std::size_t i = 0; i < plan.work.size(); ++i) run(plan, plan.work[i], rows_.front().work[i]);
+    if (listener_) listener_(result());
+    if (before_drafts) before_drafts();
+    make_drafts(plan);
     ++steps;
-    return result_;
+    return result();
   }
+  void set_listener(Listener listener) override { listener_ = std::move(listener); }
 
   std::int64_t steps = 0;
 
@@ -95,6 +110,9 @@ class FakeRunner final : public StepRunner {
     std::vector<std::int32_t> tokens;  // all that the host knows
     std::vector<std::int32_t> end_tokens;
     std::vector<std::int32_t> drafts = {};
+    // Of the step under way: the contexts of the rows that stand, and the position of the first.
+    std::vector<Hash> standing = {};
+    std::int32_t first_standing = 0;
   };
   static std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
@@ -108,6 +126,8 @@ class FakeRunner final : public StepRunner {
             .end_tokens = start.end_tokens};
     slot.tokens.insert(slot.tokens.end(), start.output.begin(), start.output.end());
     // So that a decode step allocates nothing here.
+    slot.standing.reserve(32);
+    slot.drafts.reserve(32);
     slot.tokens.reserve(start.prompt.size() + index(start.sampling.max_tokens) + 1);
   }
 
@@ -143,8 +163,9 @@ class FakeRunner final : public StepRunner {
 
   void check(const StepPlan& plan) const {
     TS_CHECK(!plan.work.empty() && plan.work.size() <= index(options_.max_num_seqs), plan.work.size());
-    TS_CHECK(!plan.tokens.empty() && plan.tokens.size() <= index(options_.max_num_batched_tokens),
-             plan.tokens.size());
+    std::int32_t rows = 0;
+    for (const SequenceWork& work : plan.work) rows += work.open_rows > 0 ? work.open_rows : work.count;
+    TS_CHECK(rows > 0 && rows <= options_.max_num_batched_tokens, rows);
     TS_CHECK(plan.positions.size() == plan.tokens.size() && plan.next_tokens.size() == plan.tokens.size(),
              plan.tokens.size());
     TS_CHECK(plan.context_owners.size() <= index(plan.max_blocks), plan.context_owners.size());
@@ -206,9 +227,9 @@ class FakeRunner final : public StepRunner {
   }
 
   // What the sequence sees before its first token of this step, on the rank: its visible rows there.
-  std::int32_t rows_before(const StepPlan& plan, std::size_t r, const SequenceWork& work) const {
-    const RankView& view = plan.views[r];
-    return view.visible_rows[index(work.first_token)] - (view.slots[index(work.first_token)] >= 0 ? 1 : 0);
+  std::int32_t rows_before(std::size_t r, const SequenceWork& work) const {
+    const StepRows& rows = rows_[r];
+    return rows.visible_rows[index(work.first_token)] - (rows.slots[index(work.first_token)] >= 0 ? 1 : 0);
   }
 
   // The ranks together see each earlier position once, or each rank sees all, with the right content.
@@ -225,7 +246,7 @@ class FakeRunner final : public StepRunner {
     std::vector<std::size_t> seen(index(work.first_position), 0);
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       std::int32_t last = -1;
-      for (std::int32_t i = 0; i < rows_before(plan, r, work); ++i) {
+      for (std::int32_t i = 0; i < rows_before(r, work); ++i) {
         const Row& row = ranks_[r].pool[place(plan, r, work, i)];
         TS_CHECK(row.position > last && row.position < work.first_position, plan.step, r, i, row.position);
         TS_CHECK(row.hash == expected[index(row.position) + 1], plan.step, r, i, row.position);
@@ -240,7 +261,7 @@ class FakeRunner final : public StepRunner {
   Hash context_before(const StepPlan& plan, const SequenceWork& work) const {
     if (work.first_position == 0) return 0;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      const std::int32_t here = rows_before(plan, r, work);
+      const std::int32_t here = rows_before(r, work);
       if (here == 0) continue;
       const Row& row = ranks_[r].pool[place(plan, r, work, here - 1)];
       if (row.position == work.first_position - 1) return row.hash;
@@ -249,68 +270,94 @@ class FakeRunner final : public StepRunner {
     return 0;
   }
 
-  void run(const StepPlan& plan, const SequenceWork& work) {
+  void run(const StepPlan& plan, const SequenceWork& planned, const SequenceWork& work) {
     Slot& slot = slots_[index(work.slot)];
+    slot.standing.clear();
+    if (planned.samples && !work.samples) {  // has ended
+      TS_CHECK(planned.open_rows > 0, work.slot);
+      result().gained.push_back(0);
+      result().rows.push_back(0);
+      return;
+    }
     if (options_.verify) check_rows(plan, work, slot);
+    const StepRows& rows = rows_.front();
     Hash context = context_before(plan, work);
     std::vector<Hash>& contexts = contexts_;
     contexts.clear();
     for (std::int32_t i = 0; i < work.count; ++i) {
       const std::size_t t = index(work.first_token + i);
-      const std::size_t position = index(plan.positions[t]);
+      const std::size_t position = index(rows.positions[t]);
       const bool is_draft = position >= slot.tokens.size();
       const std::int32_t token = is_draft ? slot.drafts.at(index(i - 1)) : slot.tokens[position];
-      TS_CHECK(plan.tokens[t] == (is_draft ? -1 : token), plan.step, work.slot, plan.positions[t]);
+      const bool is_newest = position + 1 == slot.tokens.size();
+      TS_CHECK(rows.tokens[t] == (is_draft ? -1 : token) || (is_newest && rows.tokens[t] == -1), plan.step,
+               work.slot, rows.positions[t]);
       context = chain(context, token);
       contexts.push_back(context);
       for (std::size_t r = 0; r < ranks_.size(); ++r) {
-        const std::int64_t at = plan.views[r].slots[t];
+        const std::int64_t at = rows_[r].slots[t];
         if (at >= 0)
-          ranks_[r].pool[static_cast<std::size_t>(at)] = {.hash = context, .position = plan.positions[t]};
+          ranks_[r].pool[static_cast<std::size_t>(at)] = {.hash = context, .position = rows.positions[t]};
       }
-      if (work.prompt_logprobs >= 0 && plan.next_tokens[t] >= 0) {
+      if (work.prompt_logprobs >= 0 && rows.next_tokens[t] >= 0) {
         SampledToken logprob;
-        logprob.token = plan.next_tokens[t];
-        logprob.logprob = logprob_of(context, plan.next_tokens[t]);
+        logprob.token = rows.next_tokens[t];
+        logprob.logprob = logprob_of(context, rows.next_tokens[t]);
         logprob.top.resize(index(work.prompt_logprobs));
-        result_.prompt_logprobs.push_back(std::move(logprob));
+        result().prompt_logprobs.push_back(std::move(logprob));
       }
     }
-    std::int32_t standing = work.count;
-    if (work.samples) standing = sample(plan, work, slot);
-    if (!options_.shared_table) return;
-    for (std::int32_t i = 0; i < standing; ++i) {
-      const std::int32_t position = work.first_position + i;
-      shared_.pool[place(plan, shared_, work, position)] = {.hash = contexts[index(i)], .position = position};
-    }
+    const std::int32_t standing = work.samples ? sample(plan, work, slot) : work.count;
+    slot.standing.assign(contexts.begin(), contexts.begin() + standing);
+    slot.first_standing = work.first_position;
   }
 
-  // The tokens that a work gains, then new drafts, some of them wrong. Returns how many of its rows stand.
+  // The tokens that a work gains. Returns how many of its rows stand.
   std::int32_t sample(const StepPlan& plan, const SequenceWork& work, Slot& slot) {
     const std::int32_t drafts = work.is_decode ? work.count - 1 : 0;
     std::int32_t gained = 0;
     for (bool stands = true; stands;) {
       const Hash context = contexts_[index(work.count - 1 - drafts + gained)];
-      result_.sampled.push_back(next_token(plan, work, slot, context));
-      const SampledToken& token = result_.sampled.back();
+      result().sampled.push_back(next_token(plan, work, slot, context));
+      const SampledToken& token = result().sampled.back();
       stands = gained < drafts && !token.invalid && token.token == slot.drafts[index(gained)];
       slot.tokens.push_back(token.token);
       ++gained;
     }
     slot.drafts.clear();
-    Hash context = chain(contexts_[index(work.count - 1 - drafts + gained - 1)], slot.tokens.back());
-    // As many as a hash says, each right with a probability of 3/4.
-    const auto guesses = static_cast<std::int32_t>(context >> 8U) % (work.drafts_wanted + 1);
-    for (std::int32_t i = 0; i < std::abs(guesses); ++i) {
+    result().gained.push_back(gained);
+    result().rows.push_back(work.is_decode ? work.count : 1);
+    return work.is_decode ? gained : work.count;
+  }
+
+  // The draft's own rows, and new drafts, some of them wrong. Reads the plan after the listener has heard of
+  // the step's tokens, as a real draft does.
+  void make_drafts(const StepPlan& plan) {
+    for (const SequenceWork& work : plan.work) {
+      Slot& slot = slots_[index(work.slot)];
+      for (std::size_t i = 0; options_.shared_table && i < slot.standing.size(); ++i) {
+        const std::int32_t position = slot.first_standing + static_cast<std::int32_t>(i);
+        shared_.pool[place(plan, shared_, work, position)] = {.hash = slot.standing[i], .position = position};
+      }
+      if (!work.samples) continue;
+      if (!slot.standing.empty()) draft(slot, work.drafts_wanted);
+      if (!listener_) result().drafted.push_back(static_cast<std::int32_t>(slot.drafts.size()));
+    }
+  }
+
+  // As many as a hash says, if so many are wanted, each right with a probability of 3/4.
+  void draft(Slot& slot, std::int32_t wanted) const {
+    Hash context = chain(slot.standing.back(), slot.tokens.back());
+    const auto guesses = std::min(wanted, static_cast<std::int32_t>((context >> 8U) % 8U));
+    for (std::int32_t i = 0; i < guesses; ++i) {
       const std::int32_t right = token_after(context, options_.vocab);
       const bool is_wrong = options_.drafts_noise || (context >> 16U) % 4 == 0;
       slot.drafts.push_back(is_wrong ? (right + 1) % options_.vocab : right);
       context = chain(context, slot.drafts.back());
     }
-    result_.gained.push_back(gained);
-    result_.drafted.push_back(static_cast<std::int32_t>(slot.drafts.size()));
-    return work.is_decode ? gained : work.count;
   }
+
+  StepResult& result() { return results_[current_]; }
 
   SampledToken next_token(const StepPlan& plan, const SequenceWork& work, const Slot& slot,
                           Hash context) const {
@@ -335,10 +382,14 @@ class FakeRunner final : public StepRunner {
 
   Options options_;
   std::vector<Rank> ranks_;
-  Rank shared_;              // what a draft keeps: rows of tokens that are certain
-  std::vector<Slot> slots_;  // [max_num_seqs]
+  Rank shared_;                         // what a draft keeps: rows of tokens that are certain
+  std::vector<RowResolver> resolvers_;  // [ranks]
+  std::vector<StepRows> rows_;          // [ranks] of the step under way
+  std::vector<Slot> slots_;             // [max_num_seqs]
   std::vector<Hash> contexts_;
-  StepResult result_;
+  Listener listener_;
+  std::array<StepResult, 2> results_;  // of this step and the one before, which the listener may still read
+  std::size_t current_ = 0;            // of results_
 };
 
 }  // namespace tessera

@@ -48,6 +48,7 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
       options_(options),
       inputs_(backend_, options),
       recordings_(backend_, options.enforce_eager || options.dcp_ranks > 1),
+      resolver_(options.max_num_batched_tokens, options.max_num_seqs),
       sampler_(backend_, *model_,
                {.seqs = options.max_num_seqs,
                 .tokens = options.max_num_batched_tokens,
@@ -77,9 +78,12 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
   }
   slots_.resize(static_cast<std::size_t>(options.max_num_seqs));
   const auto seqs = static_cast<std::size_t>(options.max_num_seqs);
-  result_.sampled.reserve(seqs * static_cast<std::size_t>(1 + options.most_drafts));
-  result_.gained.reserve(seqs);
-  result_.drafted.reserve(seqs);
+  for (StepResult& result : results_) {
+    result.sampled.reserve(seqs * static_cast<std::size_t>(1 + options.most_drafts));
+    result.gained.reserve(seqs);
+    result.rows.reserve(seqs);
+    result.drafted.reserve(seqs);
+  }
   proposer_work_.reserve(seqs);
   proposals_.resize(seqs);
 }
@@ -134,15 +138,34 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
     proposer_->start(start.slot, slot.tokens(), work->first_position);
   }
 
-  result_.sampled.clear();
-  result_.gained.clear();
-  result_.drafted.clear();
-  result_.prompt_logprobs.clear();
-  if (plan.work.empty()) return result_;
-  list_forms(plan);
-  upload(plan);
+  current_ = 1 - current_;
+  StepResult& result = results_[current_];
+  result.clear();
+  if (plan.work.empty()) return result;
+  const StepRows rows = resolver_.resolve(plan, options_.dcp_rank, [this](std::int32_t slot) {
+    const SlotState& state = slots_[static_cast<std::size_t>(slot)];
+    return SlotStanding{.newest_position = static_cast<std::int32_t>(state.tokens().size()) - 1,
+                        .drafts = static_cast<std::int32_t>(state.proposal().tokens.size())};
+  });
+  const Tensor hidden = forward(plan, rows);
+  sampler_.sample(plan, rows, hidden, proposer_ ? proposer_->token_ids() : std::span<const std::int32_t>(),
+                  slots_, result);
+  if (listener_) listener_(result);
+  if (proposer_) propose(plan, rows);
+  if (listener_) return result;
+  for (const SequenceWork& work : plan.work) {
+    if (!work.samples) continue;
+    const Proposal& proposal = slots_[static_cast<std::size_t>(work.slot)].proposal();
+    result.drafted.push_back(static_cast<std::int32_t>(proposal.tokens.size()));
+  }
+  return result;
+}
+
+Tensor ModelRunner::forward(const StepPlan& plan, const StepRows& rows) {
+  list_forms(rows.work);
+  upload(plan, rows);
   ForwardBatch batch;
-  batch.tokens = static_cast<std::int32_t>(plan.tokens.size());
+  batch.tokens = static_cast<std::int32_t>(rows.tokens.size());
   batch.ids = inputs_.ids.device;
   batch.decode = attention_batch(plan, kDecode);
   batch.sharded_decode = attention_batch(plan, kShardedDecode);
@@ -150,21 +173,12 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
   batch.sharded_prefill = attention_batch(plan, kShardedPrefill);
   if (batch.sharded_prefill.tokens > 0)
     batch.staged = &staged_->stage(backend_, plan, forms_[kShardedPrefill], batch.sharded_prefill);
-  const Tensor hidden = recordings_.run(batch, [&] { return model_->forward(batch, kv_); });
-  sampler_.sample(plan, hidden, proposer_ ? proposer_->token_ids() : std::span<const std::int32_t>(), slots_,
-                  result_);
-  if (proposer_) propose(plan);
-  for (const SequenceWork& work : plan.work) {
-    if (!work.samples) continue;
-    const Proposal& proposal = slots_[static_cast<std::size_t>(work.slot)].proposal();
-    result_.drafted.push_back(static_cast<std::int32_t>(proposal.tokens.size()));
-  }
-  return result_;
+  return recordings_.run(batch, [&] { return model_->forward(batch, kv_); });
 }
 
 // Decodes come before prefills, and of both the replicated ones first.
-void ModelRunner::list_forms(const StepPlan& plan) {
-  std::span<const SequenceWork> rest(plan.work);
+void ModelRunner::list_forms(std::span<const SequenceWork> works) {
+  std::span<const SequenceWork> rest = works;
   for (std::size_t form = 0; form < forms_.size(); ++form) {
     const auto end = std::ranges::find_if_not(rest, [&](const SequenceWork& work) {
       const bool is_absorbed = work.is_decode || options_.batch_invariant;
@@ -173,22 +187,22 @@ void ModelRunner::list_forms(const StepPlan& plan) {
     forms_[form] = rest.first(static_cast<std::size_t>(end - rest.begin()));
     rest = rest.subspan(forms_[form].size());
   }
-  TS_CHECK(rest.empty(), rest.size(), plan.work.size());
+  TS_CHECK(rest.empty(), rest.size(), works.size());
 }
 
-void ModelRunner::upload(const StepPlan& plan) {
-  const std::size_t tokens = plan.tokens.size();
+void ModelRunner::upload(const StepPlan& plan, const StepRows& rows) {
+  const std::size_t tokens = rows.tokens.size();
   TS_CHECK(tokens <= static_cast<std::size_t>(options_.max_num_batched_tokens), tokens,
            options_.max_num_batched_tokens);
-  TS_CHECK(plan.work.size() <= slots_.size(), plan.work.size(), slots_.size());
+  TS_CHECK(rows.work.size() <= slots_.size(), rows.work.size(), slots_.size());
   const RankView& mine = view(plan);
-  TS_CHECK(mine.slots.size() == tokens && mine.visible_rows.size() == tokens, mine.slots.size(), tokens);
-  std::ranges::copy(plan.tokens, inputs_.ids.host);
-  std::ranges::copy(plan.positions, inputs_.positions.host);
-  std::ranges::copy(mine.slots, inputs_.slots.host);
-  std::ranges::copy(mine.visible_rows, inputs_.visible_rows.host);
+  TS_CHECK(rows.slots.size() == tokens && rows.visible_rows.size() == tokens, rows.slots.size(), tokens);
+  std::ranges::copy(rows.tokens, inputs_.ids.host);
+  std::ranges::copy(rows.positions, inputs_.positions.host);
+  std::ranges::copy(rows.slots, inputs_.slots.host);
+  std::ranges::copy(rows.visible_rows, inputs_.visible_rows.host);
   std::int32_t next = 0;
-  for (const SequenceWork& work : plan.work) {
+  for (const SequenceWork& work : rows.work) {
     TS_CHECK(work.first_token == next && work.count > 0, work.first_token, next, work.count);
     next += work.count;
     const SlotState& slot = slots_[static_cast<std::size_t>(work.slot)];
@@ -234,9 +248,10 @@ AttentionBatch ModelRunner::attention_batch(const StepPlan& plan, Form form) {
 }
 
 // Every rank's proposer sees what the step made certain, also where nothing is to be drafted.
-void ModelRunner::propose(const StepPlan& plan) {
+void ModelRunner::propose(const StepPlan& plan, const StepRows& step) {
   proposer_work_.clear();
-  for (const SequenceWork& work : plan.work) {
+  for (const SequenceWork& work : step.work) {
+    if (work.is_decode && !work.samples) continue;  // has ended
     SlotState& slot = slots_[static_cast<std::size_t>(work.slot)];
     const auto first = static_cast<std::size_t>(work.first_position);
     // Rows that stand and the token that follows the last of them. There is none after a prompt that wants no

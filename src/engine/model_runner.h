@@ -16,6 +16,7 @@
 #include "engine/staged_context.h"
 #include "engine/step_plan.h"
 #include "engine/step_recordings.h"
+#include "engine/step_rows.h"
 #include "engine/step_sampler.h"
 #include "model/model.h"
 #include "speculative/proposer.h"
@@ -31,7 +32,8 @@ struct RunnerOptions {
   std::int32_t kv_blocks = 0;    // on each rank
   std::int32_t dcp_ranks = 1;    // ranks that a sequence's blocks can be spread over
   std::int32_t dcp_rank = 0;     // this one's place among them: the view of the plan that it follows
-  // Rows that a rank sends in a round at most when a group gathers the earlier rows of a prefill. Bounds memory.
+  // Rows that a rank sends in a round at most when a group gathers the earlier rows of a prefill. Bounds
+  // memory.
   std::int32_t gather_rows = 4096;
   KvFormat kv_format = KvFormat::kF32;
   float kv_scale = 1.0F;  // kFp8 only
@@ -62,6 +64,7 @@ class ModelRunner final : public StepRunner {
                                                      const RunnerOptions& options);
 
   StepResult& step(const StepPlan& plan) override;
+  void set_listener(Listener listener) override { listener_ = std::move(listener); }
 
   // Guesses what the sequences say next, from the next step on; on this device, of options.most_drafts.
   void set_proposer(std::unique_ptr<Proposer> proposer) { proposer_ = std::move(proposer); }
@@ -78,14 +81,15 @@ class ModelRunner final : public StepRunner {
   ModelRunner(RankDevice device, std::unique_ptr<Model> model, const RunnerOptions& options,
               std::int64_t row_bytes);
 
-  void upload(const StepPlan& plan);
+  Tensor forward(const StepPlan& plan, const StepRows& rows);
+  void upload(const StepPlan& plan, const StepRows& rows);
   enum Form : std::uint8_t { kDecode, kShardedDecode, kPrefill, kShardedPrefill };
-  void list_forms(const StepPlan& plan);
+  void list_forms(std::span<const SequenceWork> works);
   AttentionBatch attention_batch(const StepPlan& plan, Form form);
   const RankView& view(const StepPlan& plan) const {
     return plan.views[static_cast<std::size_t>(options_.dcp_rank)];
   }
-  void propose(const StepPlan& plan);
+  void propose(const StepPlan& plan, const StepRows& step);
 
   // Step inputs as one packed block: filled on the host, copied to the device at once.
   class Inputs {
@@ -120,14 +124,17 @@ class ModelRunner final : public StepRunner {
   std::vector<KvLayer> kv_;
   Inputs inputs_;
   StepRecordings recordings_;
-  std::optional<StagedContext> staged_;                 // with several DCP ranks
-  std::array<std::span<const SequenceWork>, 4> forms_;  // the works of the plan under way, by Form
+  std::optional<StagedContext> staged_;  // with several DCP ranks
+  RowResolver resolver_;
+  std::array<std::span<const SequenceWork>, 4> forms_;  // the works of the step under way, by Form
   std::vector<SlotState> slots_;                        // [max_num_seqs]
   StepSampler sampler_;
   std::unique_ptr<Proposer> proposer_;  // null: no speculation
   std::vector<ProposerWork> proposer_work_;
   std::vector<Proposal> proposals_;  // [max_num_seqs]
-  StepResult result_;
+  Listener listener_;
+  std::array<StepResult, 2> results_;  // of this step and the one before, which the listener may still read
+  std::size_t current_ = 0;            // of results_
 };
 
 }  // namespace tessera

@@ -37,10 +37,10 @@ void fields(Archive& archive, T& start) {
 }
 template <class Archive, Of<SequenceWork> T>
 void fields(Archive& archive, T& work) {
-  auto& [slot, first_token, count, first_position, is_decode, is_sharded, table_row, context_owners, samples,
-         drafts_wanted, prompt_logprobs, allowed_mask] = work;
-  archive(slot, first_token, count, first_position, is_decode, is_sharded, table_row, context_owners, samples,
-          drafts_wanted, prompt_logprobs, allowed_mask);
+  auto& [slot, first_token, count, open_rows, first_position, is_decode, is_sharded, table_row,
+         context_owners, samples, drafts_wanted, prompt_logprobs, allowed_mask] = work;
+  archive(slot, first_token, count, open_rows, first_position, is_decode, is_sharded, table_row,
+          context_owners, samples, drafts_wanted, prompt_logprobs, allowed_mask);
 }
 template <class Archive, Of<TableWrite> T>
 void fields(Archive& archive, T& write) {
@@ -293,7 +293,7 @@ Result<const StepPlan*> PlanDecoder::decode(std::span<const std::byte> bytes) {
 Result<void> PlanDecoder::check() const {
   const PlanLimits& l = limits_;
   const std::int64_t tokens = count_of(plan_.tokens);
-  TS_TRY(in_range("the number of query tokens", tokens, 0, l.max_num_batched_tokens));
+  TS_TRY(in_range("the number of query tokens", tokens, 0, l.max_plan_tokens()));
   TS_TRY(in_range("the number of sequences", count_of(plan_.work), 0, l.max_num_seqs));
   TS_TRY(in_range("the number of positions", count_of(plan_.positions), tokens, tokens));
   TS_TRY(in_range("the number of next tokens", count_of(plan_.next_tokens), tokens, tokens));
@@ -323,6 +323,7 @@ Result<void> PlanDecoder::check_work() const {
   const PlanLimits& l = limits_;
   const std::int64_t tokens = count_of(plan_.tokens);
   std::int64_t next = 0;
+  std::int64_t rows = 0;  // that run at most
   int last_form = 0;
   std::int64_t next_row = -1;  // of the table, within a form
   for (const SequenceWork& work : plan_.work) {
@@ -343,7 +344,15 @@ Result<void> PlanDecoder::check_work() const {
       TS_TRY(in_range("a sequence's table row", work.table_row, 0, l.table_rows() - 1));
     }
     TS_TRY(in_range("a sequence's wanted drafts", work.drafts_wanted, 0, l.max_drafts));
-    if (work.is_decode) TS_TRY(in_range("a sequence's drafts", work.count - 1, 0, l.max_drafts));
+    if (work.open_rows == 0) {
+      rows += work.count;
+      if (work.is_decode) TS_TRY(in_range("a sequence's drafts", work.count - 1, 0, l.max_drafts));
+    } else {
+      rows += work.open_rows;
+      const std::int32_t most = work.is_decode ? std::min(work.count, 1 + l.max_drafts) : 0;
+      TS_TRY(in_range("a sequence's open rows", work.open_rows, 1, most));
+      TS_TRY(in_range("a sequence's places", work.count, 1, work.open_rows + l.max_drafts));
+    }
     const bool gathers = work.is_sharded && !work.is_decode;
     const std::int64_t earlier =
         gathers ? (std::int64_t{work.first_position} + l.block_size - 1) / l.block_size : 0;
@@ -353,6 +362,7 @@ Result<void> PlanDecoder::check_work() const {
     next_row = work.table_row + 1;
     next += work.count;
   }
+  TS_TRY(in_range("the rows of all sequences", rows, 0, l.max_num_batched_tokens));
   return in_range("the query tokens of all sequences", next, tokens, tokens);
 }
 

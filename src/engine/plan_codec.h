@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-inline constexpr std::uint32_t kPlanCodecVersion = 2;
+inline constexpr std::uint32_t kPlanCodecVersion = 3;
 
 // Replaces what `out` holds; once it has held the largest plan, it allocates nothing.
 void encode_plan(const StepPlan& plan, std::vector<std::byte>& out);
@@ -34,6 +34,8 @@ struct PlanLimits {
   std::int32_t max_drafts = 0;  // of a sequence in a step
   bool shared_table = false;    // plans have one
 
+  // With the places of sequences whose newest token may lie at one of several.
+  std::int32_t max_plan_tokens() const { return max_num_batched_tokens + max_num_seqs * max_drafts; }
   std::int32_t max_blocks() const { return (max_model_len + block_size - 1) / block_size; }
   std::int32_t table_rows() const { return (dcp_ranks > 1 ? 2 : 1) * max_num_seqs; }
 };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -19,6 +20,7 @@ class LeadingRunner final : public StepRunner {
       : ranks_(std::move(ranks)), sender_(std::move(sender)) {}
 
   StepResult& step(const StepPlan& plan) override;
+  void set_listener(Listener listener) override { ranks_->set_listener(std::move(listener)); }
 
  private:
   std::unique_ptr<StepRunner> ranks_;

@@ -1,4 +1,6 @@
-// Writes StepPlans in place: the same vectors every step, block table rows rewritten only where they changed.
+// Writes StepPlans in place: the same vectors every other step, block table rows rewritten only where they
+// changed. There are two plans, written in turns, so that one can be written while a runner still reads the
+// one before; the one before that must have been read to its end.
 // The plan says for each rank where the rows are that the scheduler's blocks stand for.
 #pragma once
 
@@ -17,21 +19,24 @@ class PlanWriter {
     std::int32_t max_num_seqs = 0;
     std::int32_t max_num_batched_tokens = 0;
     std::int32_t max_blocks = 0;  // of one sequence
+    std::int32_t most_drafts = 0;
     bool shared_table = false;
     std::int32_t vocab = 0;
   };
   // Borrows the cache that the sequences' blocks belong to.
   PlanWriter(const Limits& limits, const KvCache& kv);
 
-  // An empty plan with the next number.
+  // An empty plan with the next number, where the one before the last was.
   void begin(std::vector<std::int32_t>& retired);
   void start(const Sequence& sequence);
-  // The sequence's `planned` tokens behind its `computed` ones, as the next row of its spread.
+  // The sequence's `planned` tokens behind those that are computed or fly, as the next row of its spread.
   void add(Sequence& sequence);
 
-  const StepPlan& plan() const { return plan_; }
+  const StepPlan& plan() const { return plans_[current_]; }
 
  private:
+  StepPlan& written() { return plans_[current_]; }
+  void reserve(StepPlan& plan) const;
   SequenceWork work_of(const Sequence& sequence) const;
   std::int32_t add_mask(const Sequence& sequence);
   void add_tokens(const Sequence& sequence, const SequenceWork& work);
@@ -46,7 +51,8 @@ class PlanWriter {
   };
   Limits limits_;
   const KvCache& kv_;
-  StepPlan plan_;
+  std::array<StepPlan, 2> plans_;
+  std::size_t current_ = 0;                     // of plans_
   std::array<std::int32_t, 2> rows_used_ = {};  // of the plan under way, by spread
   std::vector<Row> rows_;                       // [table_rows]
   std::vector<std::int32_t> shown_;             // [table_rows, ranks] entries that a rank's row shows

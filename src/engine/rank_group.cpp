@@ -148,6 +148,11 @@ std::string RankGroup::Shared::describe_failure() const {
   return message;
 }
 
+void RankGroup::set_listener(Listener listener) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->ranks.front().runner->set_listener(std::move(listener));
+}
+
 StepResult& RankGroup::step(const StepPlan& plan) {
   std::unique_lock lock(shared_->mutex);
   if (shared_->any_failed()) throw std::runtime_error(shared_->describe_failure());

@@ -32,6 +32,8 @@ class RankGroup final : public StepRunner {
   // number in front; a rank that does not come back within the deadline after that is named and abandoned
   // (the process must end).
   StepResult& step(const StepPlan& plan) override;
+  // Rank 0 tells, on its thread; another rank may fail afterwards.
+  void set_listener(Listener listener) override;
 
   int size() const { return static_cast<int>(threads_.size()); }
 

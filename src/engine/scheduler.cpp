@@ -50,6 +50,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       writer_({.max_num_seqs = options.max_num_seqs,
                .max_num_batched_tokens = options.max_num_batched_tokens,
                .max_blocks = kv_.blocks_for(options.max_model_len),
+               .most_drafts = options.most_drafts,
                .shared_table = options.shared_table,
                .vocab = options.vocab},
               kv_) {
@@ -57,6 +58,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   running_.reserve(seqs);
   for (auto& rows : decoding_) rows.reserve(seqs);
   planned_.reserve(seqs);
+  for (Flight& flight : flights_) flight.sequences.reserve(seqs);
   deliveries_.resize(seqs);
   counters_.speculation.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   verified_.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
@@ -83,8 +85,6 @@ std::span<const Delivery> Scheduler::cancel(RequestId id) {
 
 template <class End>
 std::span<const Delivery> Scheduler::end_all(const End& end) {
-  for (Sequence* sequence : planned_) sequence->planned = 0;
-  planned_.clear();
   begin_deliveries();
   while (!sequences_.empty()) {
     Sequence& sequence = *sequences_.begin()->second;
@@ -105,8 +105,12 @@ std::span<const Delivery> Scheduler::fail_all(const Error& error) {
 }
 
 std::span<const Delivery> Scheduler::apply(StepResult& result, Clock::time_point now) {
-  const StepPlan& plan = writer_.plan();
-  TS_CHECK(planned_.size() == plan.work.size(), planned_.size(), plan.work.size());
+  TS_CHECK(flying_ > 0);
+  std::swap(flights_[0], flights_[1]);  // what is applied lies in the second place until the next is planned
+  --flying_;
+  Flight& flight = flights_[1];
+  const StepPlan& plan = *flight.plan;
+  verifying_ = flight.verifying;
   begin_deliveries();
   std::span<SampledToken> sampled(result.sampled);
   std::size_t next_sampling = 0;
@@ -114,45 +118,69 @@ std::span<const Delivery> Scheduler::apply(StepResult& result, Clock::time_point
   verified_.is_pure_decode = std::ranges::all_of(plan.work, &SequenceWork::is_decode);
   verified_.sequences = 0;
   std::ranges::fill(verified_.accepted_at, 0);
-  for (std::size_t i = 0; i < planned_.size(); ++i) {
+  for (std::size_t i = 0; i < plan.work.size(); ++i) {
     const SequenceWork& work = plan.work[i];
-    Sequence& sequence = *planned_[i];
-    sequence.planned = 0;
-    sequence.drafts = 0;
+    if (flight.sequences[i] == nullptr) {
+      drop_results(work, plan, result, next_sampling, next_logprob, sampled);
+      continue;
+    }
+    Sequence& sequence = *flight.sequences[i];
+    const bool flies_on = sequence.flying_step != plan.step;  // in the plan behind this one
+    if (!flies_on) sequence.flying_rows = sequence.flying_drafts = sequence.flying_tokens = 0;
     if (!work.is_decode) advance(sequence, work.count);
     const bool has_logprobs = work.prompt_logprobs >= 0;
     if (!has_logprobs && !work.samples && sequence.computed < sequence.size()) continue;
     RequestOutput& output = deliver(sequence);
     if (has_logprobs) {
-      take_prompt_logprobs(work, result, next_logprob, output);
+      take_prompt_logprobs(work, plan, result, next_logprob, output);
       sequence.prompt_logprobs_given += static_cast<std::int32_t>(output.prompt_logprobs.size());
     }
     if (work.samples) {
       TS_CHECK(next_sampling < result.gained.size(), next_sampling, result.gained.size());
       const std::int32_t gained = result.gained[next_sampling];
-      TS_CHECK(gained >= 1 && gained <= (work.is_decode ? work.count : 1), gained, work.count);
+      const std::int32_t rows = result.rows[next_sampling];
+      TS_CHECK(gained >= 1 && gained <= rows && rows <= (work.is_decode ? work.count : 1), gained, rows,
+               work.count);
       TS_CHECK(static_cast<std::size_t>(gained) <= sampled.size(), gained, sampled.size());
-      sequence.drafts = result.drafted[next_sampling++];
-      take_tokens(sequence, work, sampled.first(static_cast<std::size_t>(gained)), output, now);
+      if (!result.drafted.empty() && !flies_on) {
+        sequence.drafts = result.drafted[next_sampling];
+        sequence.drafts_known = true;
+      }
+      ++next_sampling;
+      const auto tokens = sampled.first(static_cast<std::size_t>(gained));
       sampled = sampled.subspan(static_cast<std::size_t>(gained));
+      take_tokens(sequence, work, tokens, rows, output, now);
     } else if (sequence.computed == sequence.size()) {
       finish(sequence, FinishReason::kLength, output);  // max_tokens is 0: the prompt was all
     }
   }
-  planned_.clear();
   TS_CHECK(sampled.empty() && next_sampling == result.gained.size(), sampled.size(), result.gained.size());
   TS_CHECK(next_logprob == result.prompt_logprobs.size(), next_logprob, result.prompt_logprobs.size());
   return deliveries();
 }
 
+// The sequence has left since the plan was made.
+void Scheduler::drop_results(const SequenceWork& work, const StepPlan& plan, const StepResult& result,
+                             std::size_t& next_sampling, std::size_t& next_logprob,
+                             std::span<SampledToken>& sampled) {
+  if (work.prompt_logprobs >= 0) {
+    for (std::int32_t t = work.first_token; t < work.first_token + work.count; ++t)
+      next_logprob += plan.next_tokens[static_cast<std::size_t>(t)] >= 0 ? 1 : 0;
+  }
+  if (work.samples) {
+    sampled = sampled.subspan(static_cast<std::size_t>(result.gained[next_sampling]));
+    counters_.computed_tokens += result.rows[next_sampling++];
+  }
+}
+
 // What a step with drafts gives a sequence: each token before the last was a draft, and its row stands. The
 // rows of drafts that fell are computed and worth nothing; the next step writes over them.
 void Scheduler::take_tokens(Sequence& sequence, const SequenceWork& work, std::span<SampledToken> gained,
-                            RequestOutput& output, Clock::time_point now) {
+                            std::int32_t rows, RequestOutput& output, Clock::time_point now) {
   const auto accepted = static_cast<std::int32_t>(gained.size()) - 1;
   if (work.is_decode) {
-    counters_.computed_tokens += work.count - static_cast<std::int32_t>(gained.size());
-    if (work.count > 1) count_drafts(work, accepted);
+    counters_.computed_tokens += rows - static_cast<std::int32_t>(gained.size());
+    if (rows > 1) count_drafts(rows - 1, accepted);
   }
   for (SampledToken& token : gained) {
     if (work.is_decode) advance(sequence, 1);  // the row of the token before this one
@@ -162,8 +190,7 @@ void Scheduler::take_tokens(Sequence& sequence, const SequenceWork& work, std::s
   output.accepted_drafts = std::min(accepted, static_cast<std::int32_t>(output.tokens.size()));
 }
 
-void Scheduler::count_drafts(const SequenceWork& work, std::int32_t accepted) {
-  const std::int32_t drafts = work.count - 1;
+void Scheduler::count_drafts(std::int32_t drafts, std::int32_t accepted) {
   counters_.speculation.record(drafts, accepted);
   // N-grams, which have no cache, may well find nothing in a text; a model that guesses nothing does not fit.
   if (options_.shared_table) {
@@ -191,11 +218,10 @@ void Scheduler::advance(Sequence& sequence, std::int32_t count) {
   }
 }
 
-void Scheduler::take_prompt_logprobs(const SequenceWork& work, StepResult& result, std::size_t& next,
-                                     RequestOutput& output) {
-  const std::vector<std::int32_t>& next_tokens = writer_.plan().next_tokens;
+void Scheduler::take_prompt_logprobs(const SequenceWork& work, const StepPlan& plan, StepResult& result,
+                                     std::size_t& next, RequestOutput& output) {
   for (std::int32_t t = work.first_token; t < work.first_token + work.count; ++t) {
-    if (next_tokens[static_cast<std::size_t>(t)] < 0) continue;
+    if (plan.next_tokens[static_cast<std::size_t>(t)] < 0) continue;
     TS_CHECK(next < result.prompt_logprobs.size(), next, result.prompt_logprobs.size());
     output.prompt_logprobs.push_back(std::move(result.prompt_logprobs[next++]));
   }
@@ -234,8 +260,6 @@ void Scheduler::take_token(Sequence& sequence, SampledToken& sampled, RequestOut
     finish(sequence, FinishReason::kStop, output);
   } else if (sequence.remaining() == 0) {
     finish(sequence, FinishReason::kLength, output);
-  } else if (sequence.decode_row < 0) {
-    start_decoding(sequence);
   }
 }
 
@@ -302,18 +326,19 @@ void Scheduler::check_invariants() const {
   std::unordered_map<std::int32_t, std::int32_t> holders;  // block -> sequences
   std::set<std::int32_t> slots(free_slots_.begin(), free_slots_.end());
   std::size_t decoding = 0;
+  const bool counts_hold = flying_ < kMostFlying;  // else they speak of the newest plan alone
   for (const Sequence* s : running_) {
     TS_CHECK(slots.insert(s->slot).second, s->slot);
-    TS_CHECK(s->computed + s->planned <= s->size() + s->drafts, s->computed, s->planned, s->size(),
-             s->drafts);
+    TS_CHECK(s->planned == 0 && s->next_row() <= s->certain_size(), s->planned, s->next_row());
+    TS_CHECK(flying_ > 0 || (s->flying_rows == 0 && s->flying_tokens == 0), s->id.value, s->flying_rows);
     const std::int64_t room = std::int64_t{s->blocks.size()} * options_.block_size;
-    TS_CHECK(s->computed + s->planned <= room, s->computed, s->planned, room);
+    TS_CHECK(s->next_row() <= room, s->next_row(), room);
     for (const BlockId block : s->blocks.ids) ++holders[block.value];
     if (s->decode_row < 0) continue;
     ++decoding;
     const auto& rows = decoding_[static_cast<std::size_t>(s->blocks.spread)];
     TS_CHECK(rows[static_cast<std::size_t>(s->decode_row)] == s, s->decode_row);
-    TS_CHECK(s->computed == s->size() - 1, s->computed, s->size());
+    TS_CHECK(!counts_hold || s->next_row() == s->certain_size() - 1, s->next_row(), s->certain_size());
   }
   TS_CHECK(decoding == decoding_[0].size() + decoding_[1].size(), decoding, decoding_[0].size());
   for (const Sequence* s : waiting_)

@@ -1,7 +1,13 @@
 // Continuous batching: decides in each step which tokens of which sequences run and where their keys go. The
 // only owner of request state and of KV blocks. Single-threaded; knows no device and no clock.
 //
-// A step is: plan_step(), run the plan, apply(). Decoding sequences come first, one token each; what the
+// A step is: plan_step(), run the plan, apply(). The next one may be planned before the result of this one is
+// known: it counts on what is certain, reserves room for what may come on top, and leaves to the runner where
+// between these a sequence goes on (step_rows.h). A sequence that turns out to have ended takes part in one
+// step too many, whose tokens are dropped. Nobody is preempted while a step is under way, and a grammar wants
+// to know the token before: then may_plan_ahead() says no, and the result comes first.
+//
+// Decoding sequences come first, one token each; what the
 // budget of query tokens leaves goes to prefills in order of rank, then to newcomers. A newcomer is let in
 // when the pool can hold everybody to the end, as far as one can tell (admission.h), and nobody overtakes one
 // of better rank. One whose next block a running prefill is about to make waits for it, so that equal prompts
@@ -79,6 +85,9 @@ struct SchedulerCounters {
   std::int64_t sharded = 0;  // sequences that went from replicated to sharded
   SpeculationCounters speculation = {};
   std::int64_t undrafted_constraint = 0;  // steps of sequences that drafted nothing because of a grammar
+  // Steps that were not planned ahead, because a grammar wanted the token before, or for want of blocks.
+  std::int64_t awaited_constraint = 0;
+  std::int64_t awaited_blocks = 0;
   std::int64_t prefix_queries = 0;
   std::int64_t prefix_hits = 0;
 };
@@ -116,14 +125,20 @@ class Scheduler {
   void forget_ended() { begin_deliveries(); }
 
   bool has_work() const { return !sequences_.empty(); }
-  // The plan stands until the next call; it has no work only when there is none. Must be applied before the
-  // next.
+  // Plans that can be under way together.
+  static constexpr std::size_t kMostFlying = 2;
+  // Whether another step can be planned now; asked once before each plan_step() behind an unapplied one.
+  bool may_plan_ahead();
+  // The plan stands until it is applied. Without work it is nobody's to run or apply: there is none, or none
+  // before the step under way is applied.
   const StepPlan& plan_step(Clock::time_point now, const DraftPolicy& drafts = {});
+  // The result of the oldest plan that has not been applied.
   std::span<const Delivery> apply(StepResult& result, Clock::time_point now);
+  std::size_t flying() const { return flying_; }
 
   DecodeLoad decode_load(std::int32_t longest_sequence) const;
-  // Sequences of the last step that verified as many drafts as the policy before had asked for, and how many
-  // of these stood, by position.
+  // Sequences of the step applied last that verified as many drafts as the policy before had asked for, and
+  // how many of these stood, by position.
   struct Verified {
     bool is_pure_decode = false;  // no prompt was in the step
     std::int32_t sequences = 0;
@@ -146,7 +161,7 @@ class Scheduler {
   // --- planning
   void plan_decodes();
   void plan_drafts(Sequence& sequence, std::int32_t& spare);
-  void want_drafts(Sequence& sequence);
+  void want_drafts(Sequence& sequence, std::int32_t rows);
   void grow_if_free(Sequence& sequence, std::int32_t rows);
   std::int32_t decoding() const {
     return static_cast<std::int32_t>(decoding_[0].size() + decoding_[1].size());
@@ -162,6 +177,7 @@ class Scheduler {
   bool may_gather(const Sequence& sequence) const;
   void break_deadlock();
   void write_plan();
+  void take_off();
   bool grow(Sequence& sequence, std::int32_t rows);
   bool is_to_be_sharded(std::int32_t tokens) const {
     return options_.dcp_ranks > 1 && tokens > options_.replicate_up_to;
@@ -182,11 +198,13 @@ class Scheduler {
   void stop_decoding(Sequence& sequence);
 
   // --- results
-  void take_prompt_logprobs(const SequenceWork& work, StepResult& result, std::size_t& next,
-                            RequestOutput& output);
+  void take_prompt_logprobs(const SequenceWork& work, const StepPlan& plan, StepResult& result,
+                            std::size_t& next, RequestOutput& output);
+  void drop_results(const SequenceWork& work, const StepPlan& plan, const StepResult& result,
+                    std::size_t& next_sampling, std::size_t& next_logprob, std::span<SampledToken>& sampled);
   void take_tokens(Sequence& sequence, const SequenceWork& work, std::span<SampledToken> gained,
-                   RequestOutput& output, Clock::time_point now);
-  void count_drafts(const SequenceWork& work, std::int32_t accepted);
+                   std::int32_t rows, RequestOutput& output, Clock::time_point now);
+  void count_drafts(std::int32_t drafts, std::int32_t accepted);
   void advance(Sequence& sequence, std::int32_t count);
   void take_token(Sequence& sequence, SampledToken& sampled, RequestOutput& output, Clock::time_point now);
   void finish(Sequence& sequence, FinishReason reason, RequestOutput& output);
@@ -215,10 +233,22 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> ended_;    // until their deliveries are read
   std::vector<std::int32_t> free_slots_;
   std::vector<std::int32_t> retired_;  // slots whose end the runner has not been told yet
-  std::vector<Sequence*> planned_;     // [work] of the plan under way
 
-  DraftPolicy policy_;          // of the plan under way
-  std::int32_t verifying_ = 0;  // drafts that the policy of the plan before asked for
+  // A plan whose result is not known yet.
+  struct Flight {
+    const StepPlan* plan = nullptr;
+    std::vector<Sequence*> sequences;  // [work]; null: it has left since, and its results are nobody's
+    std::int32_t verifying = 0;        // drafts that the policy of the plan before asked for
+    bool has_constraint = false;       // a grammar waits for a token of it
+  };
+  std::array<Flight, kMostFlying> flights_;  // memory is kept; the oldest first
+  std::size_t flying_ = 0;
+  std::vector<Sequence*> planned_;  // [work] of the plan being made
+  const StepPlan no_work_;
+
+  DraftPolicy policy_;          // of the plan made last
+  std::int32_t verifying_ = 0;  // of the flight being applied
+  bool needs_blocks_ = false;   // the plan made last went without somebody who needs another's blocks
   Verified verified_;
   DraftAlarm draft_alarm_;
   std::optional<std::string> draft_alarm_text_;

@@ -37,13 +37,12 @@ void decode_step(benchmark::State& state) {
   std::int32_t token = 0;
   const auto run = [&] {
     const StepPlan& plan = scheduler.plan_step({});
-    result.sampled.clear();
-    result.gained.clear();
-    result.drafted.clear();
+    result.clear();
     for (const SequenceWork& work : plan.work) {
       if (!work.samples) continue;
       result.sampled.emplace_back().token = ++token % options.vocab;
       result.gained.push_back(1);
+      result.rows.push_back(1);
       result.drafted.push_back(0);
     }
     benchmark::DoNotOptimize(scheduler.apply(result, {}));

@@ -1,6 +1,7 @@
 // For tests: a scheduler and a fake runner stepped by hand, with what every request received.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,6 +60,7 @@ struct Drive {
   std::map<std::uint64_t, Received> received;
   std::uint64_t last_id = 0;
   DraftPolicy policy;
+  std::array<const StepPlan*, Scheduler::kMostFlying> plans = {};  // that fly, the older first
   bool check_each_step = true;
 
   explicit Drive(const SchedulerOptions& scheduler_options, std::vector<std::int32_t> end_tokens = {},
@@ -80,15 +82,24 @@ struct Drive {
   void take(std::span<const Delivery> deliveries) {
     for (const Delivery& delivery : deliveries) received[delivery.output.id.value].add(delivery.output);
   }
-  // False: nothing to do.
+  // False: nothing to do. Applies what flies; to plan ahead, plan() once more before.
   bool step() {
-    if (!scheduler.has_work()) return false;
-    const StepPlan& plan = scheduler.plan_step({}, policy);
-    if (check_each_step) scheduler.check_invariants();
-    TS_CHECK(!plan.work.empty(), scheduler.waiting(), scheduler.running());
-    take(scheduler.apply(runner.step(plan), {}));
+    if (scheduler.flying() == 0) {
+      if (!scheduler.has_work()) return false;
+      plan();
+      TS_CHECK(scheduler.flying() == 1, scheduler.waiting(), scheduler.running());
+    }
+    take(scheduler.apply(runner.step(*plans[0]), {}));
+    plans[0] = plans[1];
     if (check_each_step) scheduler.check_invariants();
     return true;
+  }
+  // Another step, if there is one before the one under way is applied.
+  void plan() {
+    const std::size_t flying = scheduler.flying();
+    const StepPlan& plan = scheduler.plan_step({}, policy);
+    if (check_each_step) scheduler.check_invariants();
+    if (!plan.work.empty()) plans[flying] = &plan;
   }
   void run() {
     while (step()) {

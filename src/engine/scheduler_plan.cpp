@@ -1,6 +1,7 @@
 // The planning half of the scheduler: who runs, with how many tokens, in which blocks.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/scheduler.h"
@@ -15,19 +16,42 @@ constexpr std::int32_t kAssumedOutput = 16384;
 }  // namespace
 
 const StepPlan& Scheduler::plan_step(Clock::time_point now, const DraftPolicy& drafts) {
-  TS_CHECK(planned_.empty(), planned_.size());
+  TS_CHECK(flying_ < kMostFlying, flying_);
   begin_deliveries();
   budget_ = options_.max_num_batched_tokens;
   gathered_ = 0;
-  verifying_ = policy_.drafts;
-  policy_ = drafts;
   preempted_in_step_ = false;
+  needs_blocks_ = false;
+  const DraftPolicy before = std::exchange(policy_, drafts);
   plan_decodes();
   plan_prefills();
-  if (!preempted_in_step_) admit_waiting(now);
-  if (budget_ == options_.max_num_batched_tokens && !running_.empty()) break_deadlock();
+  if (!preempted_in_step_ && !needs_blocks_) admit_waiting(now);
+  const bool is_idle = budget_ == options_.max_num_batched_tokens;
+  if (is_idle && !running_.empty() && flying_ == 0) break_deadlock();
+  if (budget_ == options_.max_num_batched_tokens) {
+    policy_ = before;
+    return no_work_;  // retired slots wait for the next plan
+  }
+  flights_[flying_].verifying = before.drafts;
   write_plan();
+  take_off();
   return writer_.plan();
+}
+
+bool Scheduler::may_plan_ahead() {
+  if (flying_ == 0) return true;
+  if (flying_ == kMostFlying) return false;
+  const auto waits = [&](std::int64_t& counter) {
+    ++counter;
+    return false;
+  };
+  if (needs_blocks_) return waits(counters_.awaited_blocks);
+  const Flight& flight = flights_[0];
+  const bool needs_token =
+      flight.has_constraint && std::ranges::any_of(flight.sequences, [](const Sequence* sequence) {
+        return sequence != nullptr && sequence->sampling.constraint && sequence->flying_tokens > 0;
+      });
+  return needs_token ? waits(counters_.awaited_constraint) : true;
 }
 
 DecodeLoad Scheduler::decode_load(std::int32_t longest_sequence) const {
@@ -55,7 +79,17 @@ void Scheduler::plan_decodes() {
       ++i;
       continue;
     }
-    if (!grow(sequence, sequence.computed + 1)) {
+    if (sequence.certain_remaining() == 0) {  // the step under way brings its last token
+      ++i;
+      continue;
+    }
+    const std::int32_t first = sequence.next_row();
+    if (!grow(sequence, std::min(first + sequence.flying_drafts + 1, sequence.last_row()))) {
+      if (flying_ > 0) {
+        needs_blocks_ = true;
+        ++i;
+        continue;
+      }
       // The cheapest victim leaves; when it ranks before us, our index moves down with the vector.
       Sequence& victim = *cheapest_victim(nullptr);
       if (&victim != &sequence && RanksBefore{}(&victim, &sequence)) --i;
@@ -63,6 +97,7 @@ void Scheduler::plan_decodes() {
       continue;
     }
     sequence.planned = 1;
+    sequence.places = std::min(sequence.flying_drafts + 1, sequence.last_row() - first);
     --budget_;
     if (options_.most_drafts > 0) plan_drafts(sequence, spare);
     ++i;
@@ -72,27 +107,30 @@ void Scheduler::plan_decodes() {
 // The drafts that wait are verified as far as budget, pool and max_tokens allow. Nobody is preempted or
 // sharded for them.
 void Scheduler::plan_drafts(Sequence& sequence, std::int32_t& spare) {
-  std::int32_t drafts = std::min({sequence.drafts, spare, sequence.remaining() - 1});
+  const std::int32_t first = sequence.next_row();
+  std::int32_t drafts = std::min({sequence.drafts, spare, sequence.last_row() - first - 1});
   if (drafts > 0) {
-    grow_if_free(sequence, sequence.computed + 1 + drafts);
-    const std::int32_t room = sequence.blocks.size() * options_.block_size;
-    drafts = std::min(drafts, room - sequence.computed - 1);
+    grow_if_free(sequence, std::min(first + sequence.places + drafts, sequence.last_row()));
+    const std::int32_t room = std::min(sequence.blocks.size() * options_.block_size, sequence.last_row());
+    drafts = std::min(drafts, room - first - 1);
+    sequence.places = std::min(sequence.places + drafts, room - first);
     sequence.planned += drafts;
     budget_ -= drafts;
     spare -= drafts;
   }
-  want_drafts(sequence);
+  want_drafts(sequence, first + sequence.places);
 }
 
-void Scheduler::want_drafts(Sequence& sequence) {
+// After a step whose rows end before row `rows`.
+void Scheduler::want_drafts(Sequence& sequence, std::int32_t rows) {
   sequence.drafts_wanted = 0;
   if (policy_.drafts == 0) return;
   if (sequence.sampling.constraint) ++counters_.undrafted_constraint;
   if (!may_draft(sequence, policy_.longest_sequence)) return;
   // After this step at least one token less remains, and the last one needs no draft.
-  sequence.drafts_wanted = std::clamp(sequence.remaining() - 2, 0, policy_.drafts);
+  sequence.drafts_wanted = std::clamp(sequence.certain_remaining() - 2, 0, policy_.drafts);
   if (sequence.drafts_wanted == 0) return;
-  grow_if_free(sequence, sequence.computed + sequence.planned + 1 + options_.draft_lookahead);
+  grow_if_free(sequence, rows + 1 + options_.draft_lookahead);
 }
 
 void Scheduler::grow_if_free(Sequence& sequence, std::int32_t rows) {
@@ -105,10 +143,15 @@ void Scheduler::plan_prefills() {
   for (std::size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decode_row >= 0) continue;
-    while (affordable_rows(sequence) <= sequence.computed) {
+    if (sequence.next_row() == sequence.size()) continue;  // the step under way has its last row
+    while (affordable_rows(sequence) <= sequence.next_row()) {
       // A prefill waits for blocks rather than throw away work of its own priority.
       Sequence* victim = cheapest_victim(&sequence);
       if (victim == nullptr || victim->priority <= sequence.priority) break;
+      if (flying_ > 0) {
+        needs_blocks_ = true;
+        break;
+      }
       preempt(*victim);
     }
     plan_chunk(sequence);
@@ -135,20 +178,20 @@ std::int32_t Scheduler::affordable_rows(const Sequence& sequence) const {
 
 // As much of the prompt as budget and pool allow, which may be nothing.
 void Scheduler::plan_chunk(Sequence& sequence) {
-  const std::int32_t computed = sequence.computed;
+  const std::int32_t first = sequence.next_row();
   if (!may_gather(sequence)) return;
-  std::int32_t end =
-      std::min(affordable_rows(sequence), computed + std::min(budget_, sequence.size() - computed));
+  std::int32_t end = std::min(affordable_rows(sequence), first + std::min(budget_, sequence.size() - first));
   if (options_.aligned_chunks && end < sequence.size()) {
     const std::int32_t aligned = end / options_.block_size * options_.block_size;
-    if (aligned > computed) end = aligned;
+    if (aligned > first) end = aligned;
   }
-  if (end <= computed) return;
+  if (end <= first) return;
   TS_CHECK(grow(sequence, end), end, kv_.free_blocks());
   if (!may_gather(sequence)) return;  // growing has sharded it
-  sequence.planned = end - computed;
+  sequence.planned = end - first;
+  sequence.places = sequence.planned;
   sequence.drafts_wanted = 0;
-  if (end == sequence.size() && options_.most_drafts > 0) want_drafts(sequence);
+  if (end == sequence.size() && options_.most_drafts > 0) want_drafts(sequence, end);
   budget_ -= sequence.planned;
   gathered_ += blocks_to_gather(sequence);
 }
@@ -161,7 +204,7 @@ bool Scheduler::may_gather(const Sequence& sequence) const {
 // Blocks of earlier rows that the ranks must exchange to prefill the sequence's next chunk.
 std::int32_t Scheduler::blocks_to_gather(const Sequence& sequence) const {
   const bool is_sharded = sequence.blocks.spread == Spread::kSharded;
-  return is_sharded && sequence.decode_row < 0 ? kv_.blocks_for(sequence.computed) : 0;
+  return is_sharded && sequence.decode_row < 0 ? kv_.blocks_for(sequence.next_row()) : 0;
 }
 
 void Scheduler::admit_waiting(Clock::time_point now) {
@@ -219,8 +262,7 @@ bool Scheduler::is_being_computed(std::span<const BlockHash> chain, std::int32_t
   const auto at = static_cast<std::size_t>(block);
   if (at >= chain.size()) return false;
   return std::ranges::any_of(running_, [&](const Sequence* other) {
-    return other->decode_row < 0 && other->remembered <= block && other->hashes.size() > at &&
-           other->hashes[at] == chain[at];
+    return other->remembered <= block && other->hashes.size() > at && other->hashes[at] == chain[at];
   });
 }
 
@@ -326,6 +368,7 @@ void Scheduler::preempt(Sequence& sequence) {
   if (sequence.planned > 0) gathered_ -= blocks_to_gather(sequence);
   sequence.planned = 0;
   sequence.drafts = 0;
+  sequence.drafts_known = true;
   sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
   leave_running(sequence);
   sequence.computed = 0;
@@ -339,6 +382,8 @@ void Scheduler::preempt(Sequence& sequence) {
 void Scheduler::leave_running(Sequence& sequence) {
   if (sequence.decode_row >= 0) stop_decoding(sequence);
   kv_.give_back(sequence.blocks);
+  for (Flight& flight : flights_) std::ranges::replace(flight.sequences, &sequence, nullptr);
+  sequence.flying_rows = sequence.flying_drafts = sequence.flying_tokens = 0;
   if (sequence.is_started) retired_.push_back(sequence.slot);
   sequence.is_started = false;
   free_slots_.push_back(sequence.slot);
@@ -365,8 +410,7 @@ void Scheduler::stop_decoding(Sequence& sequence) {
 }
 
 void Scheduler::write_plan() {
-  if (budget_ == options_.max_num_batched_tokens)
-    return;  // no work: nobody runs it, retired slots wait for the next
+  planned_.clear();
   writer_.begin(retired_);
   const auto add = [&](Sequence& sequence) {
     if (!sequence.is_started) writer_.start(sequence);
@@ -375,13 +419,37 @@ void Scheduler::write_plan() {
     planned_.push_back(&sequence);
   };
   for (const auto& rows : decoding_) {
-    for (Sequence* sequence : rows) add(*sequence);
+    for (Sequence* sequence : rows) {
+      if (sequence->planned > 0) add(*sequence);
+    }
   }
   for (const Spread spread : {Spread::kReplicated, Spread::kSharded}) {
     for (Sequence* sequence : running_) {
       if (sequence->decode_row < 0 && sequence->planned > 0 && sequence->blocks.spread == spread)
         add(*sequence);
     }
+  }
+}
+
+// The plan's rows fly from now on: the next plan counts on them.
+void Scheduler::take_off() {
+  const StepPlan& plan = writer_.plan();
+  Flight& flight = flights_[flying_++];
+  flight.plan = &plan;
+  std::swap(flight.sequences, planned_);
+  flight.has_constraint = false;
+  for (std::size_t i = 0; i < plan.work.size(); ++i) {
+    const SequenceWork& work = plan.work[i];
+    Sequence& sequence = *flight.sequences[i];
+    sequence.flying_step = plan.step;
+    sequence.flying_rows = work.is_decode ? 1 : work.count;
+    sequence.flying_drafts = work.is_decode ? sequence.planned - 1 : 0;
+    sequence.flying_tokens = work.samples ? 1 : 0;
+    sequence.drafts = work.samples ? sequence.drafts_wanted : 0;
+    sequence.drafts_known = sequence.drafts == 0;
+    sequence.planned = 0;
+    if (work.samples && sequence.sampling.constraint) flight.has_constraint = true;
+    if (work.samples && !work.is_decode) start_decoding(sequence);
   }
 }
 

@@ -25,12 +25,14 @@ class RandomLoad {
  public:
   explicit RandomLoad(std::uint32_t seed)
       : seed_(seed), random_(seed), drive_(options(), std::vector<std::int32_t>{pick(0, kVocab - 1)}) {
+    plans_ahead_ = pick(0, 2) > 0;
+    if (plans_ahead_) drive_.runner.set_listener([](StepResult&) {});  // tells nothing of drafts
     for (int i = 0; i < 3; ++i) prefixes_.push_back(prompt_of(pick(1, longest() / 2), pick(1, 1000), kVocab));
   }
 
   void run() {
     int to_come = pick(5, 60);
-    while (to_come > 0 || drive_.scheduler.has_work()) {
+    while (to_come > 0 || drive_.scheduler.has_work() || drive_.scheduler.flying() > 0) {
       if (to_come > 0 && (pick(0, 2) == 0 || !drive_.scheduler.has_work())) {
         submit();
         --to_come;
@@ -39,6 +41,16 @@ class RandomLoad {
       if (drive_.options.most_drafts > 0 && pick(0, 5) == 0)
         drive_.policy = {.drafts = pick(0, drive_.options.most_drafts),
                          .longest_sequence = pick(0, 2) == 0 ? pick(1, 100) : 0};
+      // Mostly ahead, as far as that goes, or never.
+      if (plans_ahead_ && drive_.scheduler.has_work() && pick(0, 7) > 0) {
+        while (drive_.scheduler.may_plan_ahead()) {
+          const std::size_t flying = drive_.scheduler.flying();
+          drive_.plan();
+          if (drive_.scheduler.flying() == flying) break;
+        }
+        ahead_ += drive_.scheduler.flying() == Scheduler::kMostFlying ? 1 : 0;
+        if (pick(0, 9) == 0 && drive_.last_id > 0) cancel();
+      }
       drive_.step();
       most_preemptions_ = std::max(most_preemptions_, preemptions());
     }
@@ -47,6 +59,7 @@ class RandomLoad {
   std::int64_t preempted() const { return drive_.scheduler.counters().preemptions; }
   std::int64_t hits() const { return drive_.scheduler.counters().prefix_hits; }
   std::int64_t accepted() const { return drive_.scheduler.counters().speculation.accepted_tokens; }
+  std::int64_t ahead() const { return ahead_; }
   std::int64_t sharded() const { return drive_.scheduler.counters().sharded; }
 
  private:
@@ -165,6 +178,8 @@ class RandomLoad {
   std::vector<std::vector<std::int32_t>> prefixes_;
   std::map<std::uint64_t, Expected> expected_;
   std::int32_t most_preemptions_ = 0;
+  bool plans_ahead_ = false;
+  std::int64_t ahead_ = 0;  // steps that were planned before the result of the one before them was known
 };
 
 TEST(SchedulerProperty, EveryRequestGetsWhatItWouldGetAlone) {
@@ -177,6 +192,7 @@ TEST(SchedulerProperty, EveryRequestGetsWhatItWouldGetAlone) {
   std::int64_t hits = 0;
   std::int64_t sharded = 0;
   std::int64_t accepted = 0;
+  std::int64_t ahead = 0;
   for (std::uint32_t seed = first; seed < first + loads; ++seed) {
     SCOPED_TRACE("TESSERA_SEED=" + std::to_string(seed));
     RandomLoad load(seed);
@@ -186,12 +202,14 @@ TEST(SchedulerProperty, EveryRequestGetsWhatItWouldGetAlone) {
     hits += load.hits();
     sharded += load.sharded();
     accepted += load.accepted();
+    ahead += load.ahead();
   }
   if (one) return;
   EXPECT_GT(preempted, 50) << "the loads no longer reach what they are to test";
   EXPECT_GT(hits, 1000);
   EXPECT_GT(sharded, 100);
   EXPECT_GT(accepted, 1000);
+  EXPECT_GT(ahead, 1000);
 }
 
 }  // namespace

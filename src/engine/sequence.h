@@ -2,7 +2,11 @@
 // the scheduler from then on, touched by the engine's thread alone.
 //
 //   tokens     | prompt ........................ | output ......... | drafts |
-//   rows       | computed ............. | planned |                              rows lie in `blocks`
+//   rows       | computed ............. | flying | planned |                     rows lie in `blocks`
+//
+// Rows fly while their step is under way. With a decode's drafts, how many rows will stand and how many
+// tokens it gains is not known until the step's result is: the counters below say what is certain, and how
+// much may come on top.
 //
 // A sequence decodes when its rows lack only the last token's; it may then verify drafts, which become tokens
 // as far as they stand. Every other state is prefill, also the return of a preempted sequence, whose output
@@ -31,8 +35,14 @@ struct Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then output
   std::int32_t prompt_size = 0;
 
-  std::int32_t computed = 0;       // leading tokens whose rows are in the pool
-  std::int32_t planned = 0;        // tokens of the step under way
+  std::int32_t computed = 0;  // leading tokens whose rows are in the pool, as far as results are known
+  std::int32_t planned = 0;   // rows of the step being planned, at most
+  std::int32_t places = 0;    // positions at which these may lie: `planned`, or more behind a flying decode
+  // Of the newest step that is under way and has the sequence.
+  std::uint64_t flying_step = 0;   // its number
+  std::int32_t flying_rows = 0;    // that will stand: of a prompt all, of a decode the first
+  std::int32_t flying_drafts = 0;  // that it verifies at most; each that stands is one more row and token
+  std::int32_t flying_tokens = 0;  // that it brings for certain: 0 or 1
   std::int32_t most_computed = 0;  // before a preemption; rows below it are recomputed ones
   SequenceBlocks blocks;           // of ceil((computed + planned) / block_size) or more
   std::vector<BlockHash> hashes;   // of the leading full blocks of `tokens`
@@ -43,6 +53,7 @@ struct Sequence {
   bool is_started = false;         // the runner knows the slot
   std::int32_t decode_row = -1;    // index among the decoding sequences of its spread; -1: not decoding
   std::int32_t drafts = 0;         // that wait in the runner for its next step
+  bool drafts_known = true;        // else there may be fewer
   std::int32_t drafts_wanted = 0;  // after the step under way
   std::uint64_t residence = 0;  // number of its stay in the running set: tells rows of an earlier stay apart
 
@@ -56,6 +67,11 @@ struct Sequence {
   std::int32_t size() const { return static_cast<std::int32_t>(tokens.size()); }
   std::int32_t generated() const { return size() - prompt_size; }
   std::int32_t remaining() const { return sampling.max_tokens - generated(); }
+  std::int32_t next_row() const { return computed + flying_rows; }  // first one of the next step, or a later
+  std::int32_t certain_size() const { return size() + flying_tokens; }
+  std::int32_t certain_remaining() const { return remaining() - flying_tokens; }  // at most
+  // Rows of a sequence that has all its tokens: the last one's is never needed.
+  std::int32_t last_row() const { return prompt_size + sampling.max_tokens - 1; }
   bool wants_prompt_logprobs() const {
     return sampling.prompt_logprobs.has_value() && prompt_logprobs_given < prompt_size - 1;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "backend/sampling.h"
@@ -26,7 +27,10 @@ struct SequenceStart {
 struct SequenceWork {
   std::int32_t slot = 0;
   std::int32_t first_token = 0;
-  std::int32_t count = 0;           // of a decode: the newest token, then drafts that this step verifies
+  std::int32_t count = 0;  // of a decode: the newest token, then drafts that this step verifies
+  // Not 0: the plan was written before the result of the sequence's step before (step_rows.h). The count then
+  // covers all places where the newest token may lie; from its real one on at most so many rows run.
+  std::int32_t open_rows = 0;
   std::int32_t first_position = 0;  // of its first query token; everything before lies in the cache
   bool is_decode = false;           // one new token (or one and its drafts): the absorbed form of MLA
   bool is_sharded = false;          // its rows are spread over the ranks of a group, not on each of them
@@ -97,12 +101,22 @@ struct StepPlan {
 
 struct StepResult {
   // For each work with `samples`, in order of work: the tokens it gained, its first drafts and one more; how
-  // many these are, between 1 and its count; how many drafts wait for its next step.
+  // many these are, between 1 and its rows; how many rows it had. Both 0: the sequence had ended before.
   std::vector<SampledToken> sampled;
   std::vector<std::int32_t> gained;
+  std::vector<std::int32_t> rows;
+  // How many drafts wait for its next step. Empty where the result was handed over before they were made.
   std::vector<std::int32_t> drafted;
   // One for each query token of a work with prompt_logprobs >= 0 whose entry in next_tokens is not -1.
   std::vector<SampledToken> prompt_logprobs;
+
+  void clear() {
+    sampled.clear();
+    gained.clear();
+    rows.clear();
+    drafted.clear();
+    prompt_logprobs.clear();
+  }
 };
 
 // Runs plans. The engine owns one; tests give it a fake.
@@ -113,6 +127,12 @@ class StepRunner {
   // caller may move the lists of alternatives out of it. Throws (DeviceError and the like) when no further
   // step is possible.
   virtual StepResult& step(const StepPlan& plan) = 0;
+
+  // Hears of a step's tokens before the drafts for the next one are made, so that whoever plans need not wait
+  // for these; on any thread, during step(). The result then stands until the listener hears of the step
+  // after the next. A runner that cannot tell early never calls it.
+  using Listener = std::function<void(StepResult&)>;
+  virtual void set_listener(Listener) {}
 };
 
 }  // namespace tessera

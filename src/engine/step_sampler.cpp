@@ -25,28 +25,28 @@ void StepSampler::set_tap(LogitsTap tap) {
   tap_ = std::move(tap);
 }
 
-void StepSampler::sample(const StepPlan& plan, const Tensor& hidden,
+void StepSampler::sample(const StepPlan& plan, const StepRows& rows, const Tensor& hidden,
                          std::span<const std::int32_t> draft_tokens, std::span<SlotState> slots,
                          StepResult& result) {
-  list_rows(plan, draft_tokens, slots);
+  list_rows(plan, rows, draft_tokens, slots);
   // The same on every rank, since either way is an exchange between them.
   if (is_greedy_ && !always_logits_) {
     choose_greedily(hidden);
   } else {
-    sample_logits(plan, hidden);
+    sample_logits(rows, hidden);
   }
-  hand_out(plan, slots, result);
-  score_prompts(plan, hidden, result);
+  hand_out(plan, rows, slots, result);
+  score_prompts(rows, hidden, result);
 }
 
-void StepSampler::list_rows(const StepPlan& plan, std::span<const std::int32_t> draft_tokens,
-                            std::span<SlotState> slots) {
+void StepSampler::list_rows(const StepPlan& plan, const StepRows& step,
+                            std::span<const std::int32_t> draft_tokens, std::span<SlotState> slots) {
   rows_.clear();
   verification_.clear();
   is_greedy_ = true;
   has_drafts_ = false;
-  for (std::size_t w = 0; w < plan.work.size(); ++w) {
-    const SequenceWork& work = plan.work[w];
+  for (std::size_t w = 0; w < step.work.size(); ++w) {
+    const SequenceWork& work = step.work[w];
     if (!work.samples) continue;
     const SlotState& slot = slots[static_cast<std::size_t>(work.slot)];
     const std::int32_t drafts = work.is_decode ? work.count - 1 : 0;
@@ -68,7 +68,7 @@ const std::int32_t* StepSampler::on_device(std::span<const Row> rows) {
   return static_cast<const std::int32_t*>(device_rows_.get());
 }
 
-Tensor StepSampler::logits_of(const StepPlan& plan, const Tensor& hidden, std::span<const Row> rows) {
+Tensor StepSampler::logits_of(const StepRows& step, const Tensor& hidden, std::span<const Row> rows) {
   const Tensor logits = model_.logits(hidden, on_device(rows), static_cast<std::int64_t>(rows.size()));
   if (!tap_) return logits;
   std::vector<float> host(static_cast<std::size_t>(logits.cols));
@@ -76,8 +76,8 @@ Tensor StepSampler::logits_of(const StepPlan& plan, const Tensor& hidden, std::s
     backend_.copy_to_host(host.data(), logits.row_range(static_cast<std::int64_t>(i), 1).data,
                           host.size() * sizeof(float));
     backend_.synchronise();
-    tap_(plan.work[static_cast<std::size_t>(rows[i].work)].slot,
-         plan.positions[static_cast<std::size_t>(rows[i].token)], host);
+    tap_(step.work[static_cast<std::size_t>(rows[i].work)].slot,
+         step.positions[static_cast<std::size_t>(rows[i].token)], host);
   }
   return logits;
 }
@@ -101,10 +101,10 @@ void StepSampler::choose_greedily(const Tensor& hidden) {
   }
 }
 
-void StepSampler::sample_logits(const StepPlan& plan, const Tensor& hidden) {
+void StepSampler::sample_logits(const StepRows& step, const Tensor& hidden) {
   for (std::size_t first = 0; first < rows_.size(); first += kLogitRows) {
     const std::size_t count = std::min<std::size_t>(kLogitRows, rows_.size() - first);
-    const Tensor logits = logits_of(plan, hidden, std::span(rows_).subspan(first, count));
+    const Tensor logits = logits_of(step, hidden, std::span(rows_).subspan(first, count));
     const auto rows = verification_.rows().subspan(first, count);
     const auto sampled = std::span(sampled_).subspan(first, count);
     if (has_drafts_) {
@@ -115,10 +115,18 @@ void StepSampler::sample_logits(const StepPlan& plan, const Tensor& hidden) {
   }
 }
 
-void StepSampler::hand_out(const StepPlan& plan, std::span<SlotState> slots, StepResult& result) {
+// One entry for each sequence that the plan samples, also for those that have ended since.
+void StepSampler::hand_out(const StepPlan& plan, const StepRows& step, std::span<SlotState> slots,
+                           StepResult& result) {
   std::size_t first = 0;
-  for (const SequenceWork& work : plan.work) {
-    if (!work.samples) continue;
+  for (std::size_t w = 0; w < plan.work.size(); ++w) {
+    if (!plan.work[w].samples) continue;
+    const SequenceWork& work = step.work[w];
+    if (!work.samples) {
+      result.gained.push_back(0);
+      result.rows.push_back(0);
+      continue;
+    }
     SlotState& slot = slots[static_cast<std::size_t>(work.slot)];
     const auto rows = static_cast<std::size_t>(work.is_decode ? work.count : 1);
     const auto results = std::span(sampled_).subspan(first, rows);
@@ -129,34 +137,35 @@ void StepSampler::hand_out(const StepPlan& plan, std::span<SlotState> slots, Ste
       result.sampled.push_back(std::move(token));
     }
     result.gained.push_back(gained);
+    result.rows.push_back(static_cast<std::int32_t>(rows));
     first += rows;
   }
 }
 
 // Log-probabilities of prompt tokens, in runs of rows that want the same number of alternatives.
-void StepSampler::score_prompts(const StepPlan& plan, const Tensor& hidden, StepResult& result) {
+void StepSampler::score_prompts(const StepRows& step, const Tensor& hidden, StepResult& result) {
   scored_rows_.clear();
-  for (std::size_t w = 0; w < plan.work.size(); ++w) {
-    const SequenceWork& work = plan.work[w];
+  for (std::size_t w = 0; w < step.work.size(); ++w) {
+    const SequenceWork& work = step.work[w];
     if (work.prompt_logprobs < 0) continue;
     for (std::int32_t t = work.first_token; t < work.first_token + work.count; ++t) {
-      if (plan.next_tokens[static_cast<std::size_t>(t)] >= 0)
+      if (step.next_tokens[static_cast<std::size_t>(t)] >= 0)
         scored_rows_.push_back({.token = t, .work = static_cast<std::int32_t>(w)});
     }
   }
   const auto wanted = [&](const Row& row) {
-    return plan.work[static_cast<std::size_t>(row.work)].prompt_logprobs;
+    return step.work[static_cast<std::size_t>(row.work)].prompt_logprobs;
   };
   for (std::size_t first = 0; first < scored_rows_.size();) {
     std::size_t end = first;
     targets_.clear();
     while (end < scored_rows_.size() && end - first < kLogitRows &&
            wanted(scored_rows_[end]) == wanted(scored_rows_[first])) {
-      targets_.push_back(plan.next_tokens[static_cast<std::size_t>(scored_rows_[end++].token)]);
+      targets_.push_back(step.next_tokens[static_cast<std::size_t>(scored_rows_[end++].token)]);
     }
     const std::size_t before = result.prompt_logprobs.size();
     result.prompt_logprobs.resize(before + targets_.size());
-    const Tensor logits = logits_of(plan, hidden, std::span(scored_rows_).subspan(first, end - first));
+    const Tensor logits = logits_of(step, hidden, std::span(scored_rows_).subspan(first, end - first));
     backend_.logprobs(logits, targets_, wanted(scored_rows_[first]),
                       std::span(result.prompt_logprobs).subspan(before));
     first = end;

@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "engine/slot_state.h"
 #include "engine/step_plan.h"
+#include "engine/step_rows.h"
 #include "model/model.h"
 #include "speculative/verification.h"
 
@@ -32,9 +33,9 @@ class StepSampler {
   // Borrows both.
   StepSampler(Backend& backend, Model& model, const Limits& limits);
 
-  // Fills what `result` says of tokens; `draft_tokens` as Proposer::token_ids.
-  void sample(const StepPlan& plan, const Tensor& hidden, std::span<const std::int32_t> draft_tokens,
-              std::span<SlotState> slots, StepResult& result);
+  // Fills what `result` says of tokens; `rows` are the plan's, `draft_tokens` as Proposer::token_ids.
+  void sample(const StepPlan& plan, const StepRows& rows, const Tensor& hidden,
+              std::span<const std::int32_t> draft_tokens, std::span<SlotState> slots, StepResult& result);
 
   // Sees every row of logits before sampling changes it; needs always_logits, on every rank alike: (slot,
   // position of its query token, [vocab]).
@@ -48,14 +49,14 @@ class StepSampler {
     std::int32_t work = 0;
   };
 
-  void list_rows(const StepPlan& plan, std::span<const std::int32_t> draft_tokens,
+  void list_rows(const StepPlan& plan, const StepRows& step, std::span<const std::int32_t> draft_tokens,
                  std::span<SlotState> slots);
   void choose_greedily(const Tensor& hidden);
-  void sample_logits(const StepPlan& plan, const Tensor& hidden);
-  void hand_out(const StepPlan& plan, std::span<SlotState> slots, StepResult& result);
-  void score_prompts(const StepPlan& plan, const Tensor& hidden, StepResult& result);
+  void sample_logits(const StepRows& step, const Tensor& hidden);
+  void hand_out(const StepPlan& plan, const StepRows& step, std::span<SlotState> slots, StepResult& result);
+  void score_prompts(const StepRows& step, const Tensor& hidden, StepResult& result);
   const std::int32_t* on_device(std::span<const Row> rows);
-  Tensor logits_of(const StepPlan& plan, const Tensor& hidden, std::span<const Row> rows);
+  Tensor logits_of(const StepRows& step, const Tensor& hidden, std::span<const Row> rows);
 
   Backend& backend_;
   Model& model_;

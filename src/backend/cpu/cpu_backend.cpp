@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "backend/cpu/cached_attention.h"
 #include "backend/cpu/expanded_attention.h"
@@ -49,7 +50,10 @@ void check_lse(const Tensor& lse, std::int64_t tokens, std::int64_t heads) {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : pool_(threads) { samplers_.resize(static_cast<std::size_t>(threads)); }
+  CpuBackend(int threads, std::function<void()> before_copy)
+      : pool_(threads), before_copy_(std::move(before_copy)) {
+    samplers_.resize(static_cast<std::size_t>(threads));
+  }
 
   std::string name() const override {
     const std::string threads = std::to_string(pool_.size()) + (pool_.size() == 1 ? " thread" : " threads");
@@ -83,9 +87,11 @@ class CpuBackend final : public Backend {
   }
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
+    if (before_copy_) before_copy_();
     if (bytes > 0) std::memcpy(device, host, bytes);
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    if (before_copy_) before_copy_();
     if (bytes > 0) std::memcpy(host, device, bytes);
   }
   void synchronise() override {}
@@ -469,6 +475,7 @@ class CpuBackend final : public Backend {
   }
 
   ThreadPool pool_;
+  const std::function<void()> before_copy_;  // may be empty
   BufferCount count_;
   CachedScratch cached_;
   ExpandedScratch expanded_;
@@ -480,7 +487,8 @@ class CpuBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
   TS_CHECK(options.threads >= 0, options.threads);
-  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : usable_cores());
+  return std::make_unique<CpuBackend>(options.threads > 0 ? options.threads : usable_cores(),
+                                      options.before_copy);
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 // vector widths may differ from each other in the last bits.)
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "backend/backend.h"
@@ -13,7 +14,8 @@
 namespace tessera {
 
 struct CpuOptions {
-  int threads = 0;  // 0: one for each core that this process may use
+  int threads = 0;                         // 0: one for each core that this process may use
+  std::function<void()> before_copy = {};  // between host and device; may wait. For tests
 };
 
 // One call at a time: a backend belongs to one rank's thread.
