@@ -98,6 +98,9 @@ struct ListingOptions {
 std::string canonical_change(std::span<const std::string_view> old_lines,
                              std::span<const std::string_view> new_lines, const LineChange& change);
 
+// The id that an atom would have with another ordinal. Text atoms only.
+std::string id_with_ordinal(const Listing& listing, const Atom& atom, std::int32_t ordinal);
+
 // All differences, none left out: every path whose mode or bytes differ gets atoms or stands in `unreadable`.
 Result<Listing> make_listing(const Tree& base, const Tree& tree, const BlobStore& blobs,
                              const ListingOptions& options = {});

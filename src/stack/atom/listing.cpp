@@ -71,6 +71,19 @@ bool is_reindent(std::span<const std::string_view> removed, std::span<const std:
   return std::ranges::equal(removed, added, {}, stripped, stripped);
 }
 
+std::string id_of(std::string_view path, AtomKind kind, std::string_view out, std::string_view in,
+                  std::int32_t ordinal) {
+  Hasher hasher(Hasher::Kind::kSha256);
+  hasher.add("atom1");
+  for (const std::string_view part : {path, name_of(kind), out, in}) {
+    hasher.add(std::string_view("\0", 1));
+    hasher.add(part);
+  }
+  hasher.add(std::string_view("\0", 1));
+  hasher.add(std::to_string(ordinal));
+  return hasher.hex().substr(0, 16);
+}
+
 class Lister {
  public:
   Lister(const Tree& base, const BlobStore& blobs, const ListingOptions& options)
@@ -174,7 +187,7 @@ class Lister {
   }
 
   void finish(Atom atom, const std::string& path, const std::string& out, const std::string& in) {
-    std::string text = "atom1";
+    std::string text;
     for (const std::string_view part :
          {std::string_view(path), name_of(atom.kind), std::string_view(out), std::string_view(in)}) {
       text += '\0';
@@ -186,11 +199,7 @@ class Lister {
     }
     atom.ordinal = ordinals_[text]++;
     atom.file = static_cast<std::int32_t>(listing.files.size());
-    text += '\0';
-    text += std::to_string(atom.ordinal);
-    Hasher hasher(Hasher::Kind::kSha256);
-    hasher.add(text);
-    atom.id = hasher.hex().substr(0, 16);
+    atom.id = id_of(path, atom.kind, out, in, atom.ordinal);
     listing.atoms.push_back(std::move(atom));
   }
 
@@ -221,6 +230,12 @@ std::string canonical_change(std::span<const std::string_view> old_lines,
                              std::span<const std::string_view> new_lines, const LineChange& change) {
   const auto [out, in] = canonical_parts(old_lines, new_lines, change);
   return std::to_string(out.size()) + ':' + out + in;
+}
+
+std::string id_with_ordinal(const Listing& listing, const Atom& atom, std::int32_t ordinal) {
+  const FileChange& file = listing.file_of(atom);
+  const auto [out, in] = canonical_parts(file.old_text.lines, file.new_text.lines, atom.at);
+  return id_of(file.path, atom.kind, out, in, ordinal);
 }
 
 Result<Listing> make_listing(const Tree& base, const Tree& tree, const BlobStore& blobs,

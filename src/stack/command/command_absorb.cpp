@@ -7,12 +7,27 @@
 #include "stack/command/verbs.h"
 #include "stack/compose/frozen_tree.h"
 #include "stack/compose/operation.h"
+#include "stack/compose/replay.h"
 #include "stack/move/absorb.h"
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
 #include "stack/plan/plan_editor.h"
+#include "stack/plan/plan_reader.h"
+#include "stack/suggest/suggestion.h"
 
 namespace tessera::stack {
+namespace {
+
+// Whether the tree has what a commit changed: putting it on changes nothing.
+Result<bool> tree_has(Repository& repository, const Commit& commit, const Tree& tree) {
+  std::vector<TreeChange> all;
+  for (const TreeEntry& entry : tree.entries) all.push_back({entry.path, entry.mode, entry.oid});
+  TS_TRY(const Oid root, repository.write_tree(std::nullopt, std::move(all)));
+  TS_TRY(const Replayed replayed, replay(repository, commit, root));
+  return replayed.conflicts.empty() && replayed.tree == root;
+}
+
+}  // namespace
 
 Result<Exit> run_absorb(const AbsorbOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
@@ -34,6 +49,7 @@ Result<Exit> run_absorb(const AbsorbOptions& options, const Session& session) {
   TS_TRY(const Absorption found, absorb(old, fresh));
 
   const Plan& plan = old.plan();
+  const std::string branches = "refs/heads/" + plan.prefix + "/";
   const auto name = [&](std::int32_t bucket) { return plan.buckets[static_cast<std::size_t>(bucket)].name; };
   std::vector<std::vector<std::string>> rows;
   nlohmann::ordered_json proposals = nlohmann::ordered_json::array();
@@ -69,19 +85,34 @@ Result<Exit> run_absorb(const AbsorbOptions& options, const Session& session) {
   for (const auto& [bucket, claim] : found.stale) stale[static_cast<std::size_t>(bucket)].push_back(claim);
   if (!session.json && !session.quiet) session.out << table(rows);
   nlohmann::ordered_json ahead = nlohmann::ordered_json::array();
-  for (const AheadOfTree& branch : found.ahead) {
-    session.say("ahead of tree: " + branch.ref + " has commits of somebody else (" +
-                to_hex(branch.ours).substr(0, 12) + ".." + to_hex(branch.now).substr(0, 12) +
-                "); they stay as they are");
-    ahead.push_back({{"ref", branch.ref}, {"ours", to_hex(branch.ours)}, {"now", to_hex(branch.now)}});
-  }
-
   PlanEditor editor(old.file.text);
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     for (const char* key : {"take", "leave", "pins"}) {
       TS_TRY(editor.remove_from_list(plan.buckets[b].name, key, stale[b]));
     }
     TS_TRY(editor.add_to_list(plan.buckets[b].name, "take", takes[b]));
+  }
+  // Reviewers' commits stay on their branches: recorded where the tree lacks them, and ours from now on.
+  std::vector<std::pair<std::string, Oid>> state;
+  for (const AheadOfTree& branch : found.ahead) {
+    TS_TRY(const std::vector<Commit> commits, first_parents(old.repository, branch.ours, branch.now));
+    const std::string bucket = branch.ref.substr(std::min(branch.ref.size(), branches.size()));
+    const bool is_topic = branch.ref.starts_with(branches) && plan.find_bucket(bucket).has_value();
+    if (!is_topic) {
+      session.say("moved: " + branch.ref + " is no topic, and nothing of it is taken in");
+      continue;
+    }
+    for (const Commit& commit : commits) {
+      TS_TRY(const bool is_there, tree_has(old.repository, commit, read.tree));
+      const std::string subject = commit.message.substr(0, commit.message.find('\n'));
+      session.say((is_there ? "in the tree already: " : "ahead of tree: ") + to_hex(commit.id).substr(0, 12) +
+                  " on " + bucket + ": " + printable(subject));
+      ahead.push_back({{"ref", branch.ref}, {"commit", to_hex(commit.id)}, {"in_tree", is_there}});
+      if (is_there) continue;
+      editor.append("[[ahead]]\nbucket = " + toml_quoted(bucket) + "\ncommit = \"" + to_hex(commit.id) +
+                    "\"\nwhy    = " + toml_quoted(printable(subject)) + "\n");
+    }
+    state.emplace_back(state_ref(plan, "composed/") + branch.ref.substr(5), branch.now);
   }
   TS_TRY(editor.set(
       "tree", "source",
@@ -95,9 +126,10 @@ Result<Exit> run_absorb(const AbsorbOptions& options, const Session& session) {
   const bool writes = !options.print && !session.dry_run && editor.text() != old.file.text;
   if (writes) {
     TS_TRY(const auto frozen, write_frozen(old.repository, plan, read.tree));
-    TS_TRY(run_operation(
-        old.repository, old.file, {},
-        {.verb = "absorb", .when = session.now(), .plan_text = editor.text(), .state = frozen}));
+    state.insert(state.end(), frozen.begin(), frozen.end());
+    TS_TRY(
+        run_operation(old.repository, old.file, {},
+                      {.verb = "absorb", .when = session.now(), .plan_text = editor.text(), .state = state}));
   }
   session.say(
       std::to_string(found.proposals.size()) + " atoms drifted, " + std::to_string(found.unchanged) +

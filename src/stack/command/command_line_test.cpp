@@ -1,12 +1,10 @@
 // The verbs from end to end, as somebody types them; git is the judge.
-#include "stack/command/command_line.h"
-
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "stack/command/typed.h"
 #include "stack/git/scratch_repository.h"
 
 namespace tessera::stack {
@@ -17,13 +15,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using Json = nlohmann::json;
-
-struct Answer {
-  int code = 0;
-  std::string out;
-  std::string err;
-  Json json() const { return Json::parse(out); }
-};
 
 class CommandLine : public testing::Test {
  protected:
@@ -36,18 +27,7 @@ class CommandLine : public testing::Test {
     tree_.write("launch.sh", "go\n");
   }
 
-  Answer run(const std::vector<std::string>& arguments) const {
-    std::ostringstream out;
-    std::ostringstream err;
-    std::vector<std::string> all = {"--plan", plan()};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    const int code = run_command_line({.arguments = all,
-                                       .out = out,
-                                       .err = err,
-                                       .now = [] { return std::string("2026-01-01T00:00:00Z"); },
-                                       .seconds = [] { return 0.0; }});
-    return {code, out.str(), err.str()};
-  }
+  Answer run(const std::vector<std::string>& arguments) const { return type(plan(), arguments); }
   std::string plan() const { return work_ / "stack.toml"; }
   void init() const {
     const Answer answer = run({"init", "--repo", repository_.path(), "--base", base_, "--tree",
@@ -101,6 +81,20 @@ TEST_F(CommandLine, VerifyFindsWhatIsNotTheTree) {
   const Answer answer = run({"verify", "--tree", "dir:" + tree_.path().string()});
   EXPECT_EQ(answer.code, 1);
   EXPECT_THAT(answer.out, HasSubstr("app/b.py"));
+}
+
+TEST_F(CommandLine, VerifyFindsAnIntegrationThatIsNotThePlans) {
+  init();
+  buckets();
+  ASSERT_EQ(run({"split"}).code, 0);
+  ASSERT_EQ(run({"integrate"}).code, 0);
+  repository_.git("checkout -q tessera/demo/integration");
+  repository_.write("app/b.py", "smuggled\n");
+  repository_.commit("more");
+  repository_.git("checkout -q --detach");
+  const Answer answer = run({"verify"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.out, AllOf(HasSubstr("app/b.py"), Not(HasSubstr("1 dropped"))));
 }
 
 TEST_F(CommandLine, VerifyOnNoDifferenceHoldsWithoutAnIntegration) {

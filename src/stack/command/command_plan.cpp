@@ -5,6 +5,7 @@
 #include "stack/command/verbs.h"
 #include "stack/compose/operation.h"
 #include "stack/object/printable.h"
+#include "stack/plan/pin.h"
 #include "stack/plan/plan_editor.h"
 
 namespace tessera::stack {
@@ -28,11 +29,12 @@ nlohmann::ordered_json edge_json(const Workspace& workspace, const Edge& edge) {
 }
 
 // The ids that `plan pin` writes for one bucket: whole atoms by full id; pieces are exact already.
-std::vector<std::string> pins_of(const Workspace& workspace, std::int32_t bucket) {
+std::vector<std::string> pins_of(const Workspace& workspace, const EqualAtoms& equal, std::int32_t bucket) {
   std::vector<std::string> pins;
   for (std::size_t i = 0; i < workspace.listing.atoms.size(); ++i) {
     const AtomOwner& owner = workspace.claims.ownership.atoms[i];
-    if (!owner.is_cut && owner.whole == bucket) pins.push_back("h:" + workspace.listing.atoms[i].id);
+    if (!owner.is_cut && owner.whole == bucket)
+      pins.push_back(pin_of(workspace.listing, equal, static_cast<std::int32_t>(i)));
   }
   return pins;
 }
@@ -91,10 +93,11 @@ Result<Exit> run_plan_pin(const Session& session) {
   TS_TRY(Workspace workspace, open_workspace(path));
   if (!workspace.claims.errors.empty()) return workspace.claims.errors.front();
   PlanEditor editor(workspace.file.text);
+  const EqualAtoms equal(workspace.listing);
   std::size_t count = 0;
   for (std::size_t b = 0; b < workspace.plan().buckets.size(); ++b) {
     const std::string& bucket = workspace.plan().buckets[b].name;
-    const std::vector<std::string> pins = pins_of(workspace, static_cast<std::int32_t>(b));
+    const std::vector<std::string> pins = pins_of(workspace, equal, static_cast<std::int32_t>(b));
     count += pins.size();
     TS_TRY(editor.remove_key(bucket, "pins"));
     TS_TRY(editor.add_to_list(bucket, "pins", pins));

@@ -13,6 +13,7 @@
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
 #include "stack/plan/plan_editor.h"
+#include "stack/plan/plan_reader.h"
 
 namespace tessera::stack {
 namespace {

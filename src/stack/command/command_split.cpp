@@ -1,5 +1,6 @@
 // split: topic branches. integrate: the branch with all of them, and the proof that it is the tree.
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "stack/command/atom_view.h"
 #include "stack/command/checkout.h"
@@ -138,7 +139,12 @@ Result<Exit> run_integrate(const SplitOptions& options, const Session& session) 
         "Topics conflict at the target, so there is nothing to integrate; tessera-stack rebase --onto " +
             all.workspace.plan().target.substr(0, 12) + " lists them."};
   }
-  // The proof: integration differs from the tree exactly where the plan leaves something out.
+  // The proof: integration differs from the tree exactly where the plan leaves something out, or has more.
+  std::set<std::string> ahead;
+  for (const Ahead& more : all.workspace.plan().ahead) {
+    TS_TRY(const std::vector<std::string> paths, paths_of_ahead(all.workspace, more));
+    ahead.insert(paths.begin(), paths.end());
+  }
   TS_TRY(const Tree expected, expected_tree(all.workspace, all.graph, all.ground));
   TS_TRY(const Tree composed, all.workspace.repository.read_tree(*all.composition.integration_tree));
   std::vector<std::string> left_out;
@@ -148,7 +154,7 @@ Result<Exit> run_integrate(const SplitOptions& options, const Session& session) 
     const TreeEntry* have = composed.find(path);
     const bool equal = (wanted == nullptr) == (have == nullptr) &&
                        (wanted == nullptr || (wanted->mode == have->mode && wanted->oid == have->oid));
-    if (equal) continue;
+    if (equal || ahead.contains(path)) continue;
     bool explained = false;
     const FileChange& file = all.workspace.listing.files[i];
     for (std::int32_t at = file.first_atom; at < file.first_atom + file.atom_count; ++at) {
@@ -165,7 +171,7 @@ Result<Exit> run_integrate(const SplitOptions& options, const Session& session) 
     left_out.push_back(path);
   }
   const std::int64_t unassigned = all.workspace.claims.ownership.unassigned();
-  const bool is_exact = left_out.empty();
+  const bool is_exact = left_out.empty() && ahead.empty();
   if (is_exact && expected.digest != composed.digest && all.workspace.listing.unreadable.empty()) {
     return Error{ErrorKind::kInternal, all.workspace.plan_name(),
                  "The integration's tree has the digest " + composed.digest + ", the tree has " +
@@ -185,6 +191,7 @@ Result<Exit> run_integrate(const SplitOptions& options, const Session& session) 
               (is_exact ? ", equal to the tree that runs" : ""));
   for (const std::string& path : left_out)
     session.say("left out of " + printable(path) + ": dropped or unassigned atoms");
+  for (const std::string& path : ahead) session.say("ahead of the tree in " + printable(path));
   if (unassigned > 0)
     session.say(std::to_string(unassigned) + " atoms are unassigned: tessera-stack list --unassigned");
   nlohmann::ordered_json paths = nlohmann::ordered_json::array();

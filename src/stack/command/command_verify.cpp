@@ -7,6 +7,7 @@
 #include "stack/command/verbs.h"
 #include "stack/command/verification.h"
 #include "stack/compose/composer.h"
+#include "stack/compose/topics.h"
 #include "stack/object/digest.h"
 #include "stack/object/printable.h"
 
@@ -64,6 +65,14 @@ nlohmann::ordered_json results_json(const std::vector<ExpectationResult>& result
   return out;
 }
 
+// By one of the plan's recorded commits.
+bool is_touched(const Workspace& workspace, std::string_view path) {
+  return std::ranges::any_of(workspace.plan().ahead, [&](const Ahead& ahead) {
+    const auto paths = paths_of_ahead(workspace, ahead);
+    return paths && std::ranges::binary_search(*paths, path);
+  });
+}
+
 }  // namespace
 
 bool Verification::is_true(const std::vector<ParityClass>& allowed) const {
@@ -97,23 +106,43 @@ Result<Verification> verify_workspace(Workspace& workspace, const Graph& graph, 
     TS_TRY(out.tree, expected_tree(workspace, graph, ground));
     is_raw = false;  // the rules were applied before it was moved
   }
-  // The integration with what the plan drops: paths that then equal the tree differ by dropped atoms alone.
+  // What the plan composes: without what it drops, as the integration should be, and with it, as the tree is.
   const Composer composer(workspace.listing, workspace.claims.ownership, workspace.regions, graph.rank,
                           ground);
   TreeComposer trees(composer, ground, workspace.repository);
   const BucketSet buckets{std::vector<bool>(workspace.plan().buckets.size(), true), false};
-  TS_TRY(const TreeComposer::Composed with, trees.compose(workspace.target.tree, buckets));
+  BucketSet kept = buckets;
+  for (std::size_t i = 0; i < kept.has.size(); ++i)
+    kept.has[i] = workspace.plan().buckets[i].kind != BucketKind::kDrop;
+  std::optional<Tree> planned;
   std::optional<Tree> with_dropped;
+  TS_TRY(const TreeComposer::Composed with, trees.compose(workspace.target.tree, buckets));
   if (with.conflicts.empty()) {
     TS_TRY(with_dropped, workspace.repository.read_tree(with.tree));
+    TS_TRY(TreeComposer::Composed without, trees.compose(workspace.target.tree, kept));
+    for (const Ahead& ahead : workspace.plan().ahead) {
+      TS_TRY(without.tree, replay_ahead(workspace, ahead, without.tree));
+    }
+    TS_TRY(planned, workspace.repository.read_tree(without.tree));
   }
+  const auto is_same = [](const TreeEntry* a, const TreeEntry* b) {
+    return (a == nullptr) == (b == nullptr) && (a == nullptr || (a->oid == b->oid && a->mode == b->mode));
+  };
+  const auto is_ahead = [&](std::string_view path) {
+    return is_same(out.integration.find(path), planned->find(path)) &&
+           is_same(out.tree.find(path), with_dropped->find(path)) && is_touched(workspace, path);
+  };
   out.parity = compare_trees({.tree = out.tree,
                               .integration = out.integration,
                               .tree_blobs = workspace.repository,
                               .integration_blobs = workspace.repository,
                               .base = &workspace.base_tree,
+                              .planned = planned ? &*planned : nullptr,
                               .with_dropped = with_dropped ? &*with_dropped : nullptr,
-                              .rules = is_raw ? parity_rules(workspace.plan()) : std::vector<ParityRule>{}});
+                              .rules = is_raw ? parity_rules(workspace.plan()) : std::vector<ParityRule>{},
+                              .is_ahead = planned && !workspace.plan().ahead.empty()
+                                              ? std::function<bool(std::string_view)>(is_ahead)
+                                              : std::function<bool(std::string_view)>()});
   const std::vector<Expectation> expectations = expectations_of(workspace);
   out.on_tree = check_expectations(expectations, out.tree, workspace.repository);
   out.on_integration = check_expectations(expectations, out.integration, workspace.repository);

@@ -6,7 +6,7 @@
 #include "base/result.h"
 #include "stack/command/session.h"
 #include "stack/git/repository.h"
-#include "stack/plan/plan_reader.h"
+#include "stack/plan/plan_file.h"
 #include "stack/source/read_options.h"
 #include "stack/source/source_spec.h"
 

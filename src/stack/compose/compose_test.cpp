@@ -7,6 +7,7 @@
 #include "base/test_seed.h"
 #include "stack/compose/composer.h"
 #include "stack/compose/scratch_stack.h"
+#include "stack/plan/plan_reader.h"
 
 namespace tessera::stack {
 namespace {

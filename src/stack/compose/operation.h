@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "stack/git/repository.h"
-#include "stack/plan/plan_reader.h"
+#include "stack/plan/plan_file.h"
 
 namespace tessera::stack {
 

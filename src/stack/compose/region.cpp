@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include "stack/plan/plan_reader.h"
+#include "stack/plan/plan_file.h"
 
 namespace tessera::stack {
 

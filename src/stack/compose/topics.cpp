@@ -5,6 +5,8 @@
 #include <set>
 
 #include "stack/compose/composer.h"
+#include "stack/compose/replay.h"
+#include "stack/object/digest.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -55,7 +57,7 @@ class TopicWriter {
     for (const Topic& topic : topics) {
       done.push_back(topic.bucket);
       if (topic.is_empty) continue;
-      TS_TRY(const TreeComposer::Composed composed, trees_.compose(workspace_.target.tree, set_of(done)));
+      TS_TRY(const TreeComposer::Composed composed, compose(set_of(done)));
       line.tree = composed.tree;
       line.buckets.push_back(topic.bucket);
       const Bucket& owner = bucket(topic.bucket);
@@ -132,9 +134,9 @@ class TopicWriter {
                 .tree = {},
                 .parent = workspace_.target.id};
     BucketSet below = set_of(topic.stands_on);
-    TS_TRY(const TreeComposer::Composed under, trees_.compose(workspace_.target.tree, below));
+    TS_TRY(const TreeComposer::Composed under, compose(below));
     below.add(at);
-    TS_TRY(const TreeComposer::Composed over, trees_.compose(workspace_.target.tree, below));
+    TS_TRY(const TreeComposer::Composed over, compose(below, at));
     std::set<std::int32_t> conflicts(under.conflicts.begin(), under.conflicts.end());
     conflicts.insert(over.conflicts.begin(), over.conflicts.end());
     topic.conflicts.assign(conflicts.begin(), conflicts.end());
@@ -158,7 +160,39 @@ class TopicWriter {
     if (topic.is_empty) return topic;
     const std::string& author = bucket(at).author.empty() ? plan_.author : bucket(at).author;
     TS_TRY(topic.commit, commit(over.tree, {topic.parent}, author, message_of(plan_, bucket(at), author)));
+    for (const Ahead& ahead : plan_.ahead) {
+      if (ahead.bucket != bucket(at).name) continue;
+      TS_TRY(put_on(ahead, topic));
+    }
     return topic;
+  }
+
+  // The chosen atoms on the target, and the reviewers' commits of the chosen topics on those; without the
+  // commits of `bare`, when it is given.
+  Result<TreeComposer::Composed> compose(const BucketSet& chosen, std::int32_t bare = kUnassigned) {
+    TS_TRY(TreeComposer::Composed composed, trees_.compose(workspace_.target.tree, chosen));
+    if (!composed.conflicts.empty()) return composed;
+    for (const Ahead& ahead : plan_.ahead) {
+      const std::int32_t owner = *plan_.find_bucket(ahead.bucket);
+      if (owner == bare || !chosen.contains(owner)) continue;
+      TS_TRY(composed.tree, replay_ahead(workspace_, ahead, composed.tree));
+    }
+    return composed;
+  }
+
+  // The very commit when it stands on what we composed, else one like it.
+  Result<void> put_on(const Ahead& ahead, Topic& topic) {
+    TS_TRY(Commit theirs, workspace_.repository.read_commit(*oid_from_hex(ahead.commit)));
+    TS_TRY(topic.tree, replay_ahead(workspace_, ahead, topic.tree));
+    if (theirs.parents == std::vector<Oid>{topic.commit} && theirs.tree == topic.tree) {
+      topic.commit = theirs.id;
+      return {};
+    }
+    theirs.parents = {topic.commit};
+    theirs.tree = topic.tree;
+    TS_TRY(theirs.committer, plan_signature(plan_, plan_.author));
+    TS_TRY(topic.commit, workspace_.repository.write_commit(theirs));
+    return {};
   }
 
   Result<void> integrate(Composition& out) {
@@ -177,6 +211,23 @@ class TopicWriter {
 };
 
 }  // namespace
+
+Result<Oid> replay_ahead(Workspace& workspace, const Ahead& ahead, const Oid& tree) {
+  TS_TRY(const Commit commit, workspace.repository.read_commit(*oid_from_hex(ahead.commit)));
+  TS_TRY(const Replayed replayed, replay(workspace.repository, commit, tree));
+  if (replayed.conflicts.empty()) return replayed.tree;
+  return Error{ErrorKind::kConflict, workspace.where(ahead.line),
+               "The commit " + ahead.commit.substr(0, 12) + " no longer fits onto " + ahead.bucket + ": " +
+                   printable(replayed.conflicts.front()) +
+                   " was changed on both sides. Take its lines into the tree, or remove this [[ahead]]."};
+}
+
+Result<std::vector<std::string>> paths_of_ahead(const Workspace& workspace, const Ahead& ahead) {
+  TS_TRY(const Commit commit, workspace.repository.read_commit(*oid_from_hex(ahead.commit)));
+  if (commit.parents.empty()) return std::vector<std::string>();
+  TS_TRY(const Commit parent, workspace.repository.read_commit(commit.parents[0]));
+  return workspace.repository.changed_paths(parent.tree, commit.tree);
+}
 
 Result<Signature> plan_signature(const Plan& plan, const std::string& person) {
   const std::size_t open = person.find(" <");

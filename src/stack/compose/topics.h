@@ -48,6 +48,12 @@ Result<Composition> compose_topics(Workspace& workspace, const Graph& graph, con
 Result<TopicLine> consolidate_topics(Workspace& workspace, const Graph& graph, const Ground& ground,
                                      const Composition& composition);
 
+// `tree` with a recorded reviewer's commit on it; a conflict is an error that names the plan's line.
+Result<Oid> replay_ahead(Workspace& workspace, const Ahead& ahead, const Oid& tree);
+
+// What it touches, sorted.
+Result<std::vector<std::string>> paths_of_ahead(const Workspace& workspace, const Ahead& ahead);
+
 // "Name <mail>" as a signature at the plan's date.
 Result<Signature> plan_signature(const Plan& plan, const std::string& person);
 

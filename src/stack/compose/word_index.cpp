@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <unordered_set>
 
-#include "stack/plan/plan_reader.h"
+#include "stack/plan/plan_file.h"
 
 namespace tessera::stack {
 namespace {

@@ -12,7 +12,7 @@
 #include "stack/git/repository.h"
 #include "stack/plan/ownership.h"
 #include "stack/plan/path_rules.h"
-#include "stack/plan/plan_reader.h"
+#include "stack/plan/plan_file.h"
 
 namespace tessera::stack {
 

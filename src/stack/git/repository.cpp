@@ -96,8 +96,12 @@ Result<Oid> Repository::resolve_commit(std::string_view name) const {
   const std::string text(name);
   git_object* raw = nullptr;
   if (git_revparse_single(&raw, state_->repository.get(), text.c_str()) != 0) {
+    const bool is_shallow = git_repository_is_shallow(state_->repository.get()) == 1;
     return Error{ErrorKind::kNotFound, path(),
-                 "No commit is called '" + text + "' here; fetch it, or give its full id."};
+                 "No commit is called '" + text + "' here; " +
+                     (is_shallow ? "this clone is shallow, and git -C '" + path() +
+                                       "' fetch --unshallow brings the rest."
+                                 : "git fetch may bring it, or give its full id.")};
   }
   const GitObject object(raw);
   git_object* peeled = nullptr;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "stack/atom/line_pick.h"
+#include "stack/plan/pin.h"
 #include "stack/suggest/claims_of_atoms.h"
 
 namespace tessera::stack {
@@ -56,7 +57,7 @@ OldFile describe(const Workspace& old, const FileChange* file, const Text& base_
 
 class Absorber {
  public:
-  Absorber(const Workspace& old, const Workspace& fresh) : old_(old), fresh_(fresh) {}
+  Absorber(const Workspace& old, const Workspace& fresh) : old_(old), fresh_(fresh), equal_(fresh.listing) {}
 
   Result<Absorption> run() {
     for (const FileChange& file : fresh_.listing.files) absorb_file(file);
@@ -275,11 +276,15 @@ class Absorber {
       for (const auto* claims : {&bucket.take, &bucket.leave, &bucket.pins}) {
         for (const Claim& claim : *claims) {
           const bool by_id = claim.kind == ClaimKind::kAtom || claim.kind == ClaimKind::kPiece;
-          if (by_id && fresh_.listing.find(claim.id).empty())
-            out_.stale.emplace_back(static_cast<std::int32_t>(b), claim.written);
+          if (by_id && !is_there(claim)) out_.stale.emplace_back(static_cast<std::int32_t>(b), claim.written);
         }
       }
     }
+  }
+
+  bool is_there(const Claim& claim) const {
+    if (claim.evidence) return !find_pinned(fresh_.listing, equal_, claim).candidates.empty();
+    return !fresh_.listing.find(claim.id).empty();
   }
 
   void find_ahead() {
@@ -293,6 +298,7 @@ class Absorber {
 
   const Workspace& old_;
   const Workspace& fresh_;
+  const EqualAtoms equal_;
   std::set<std::pair<std::string, std::int32_t>>
       weak_;  // drifted lines whose owner was found by file or folder only
   Absorption out_;

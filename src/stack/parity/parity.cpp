@@ -103,9 +103,11 @@ class Comparison {
       }
       return ParityClass::kIgnored;
     }
-    if (input_.with_dropped != nullptr && is_same(tree, input_.with_dropped->find(path.path)))
-      return ParityClass::kDropped;
     if (input_.is_ahead && input_.is_ahead(path.path)) return ParityClass::kAhead;
+    if (input_.with_dropped != nullptr && input_.planned != nullptr &&
+        is_same(tree, input_.with_dropped->find(path.path)) &&
+        is_same(integration, input_.planned->find(path.path)))
+      return ParityClass::kDropped;
     if (tree == nullptr) return ParityClass::kExtra;
     if (tree->unreadable) {
       path.detail = *tree->unreadable;

@@ -50,11 +50,13 @@ struct ParityInput {
   const BlobStore& tree_blobs;
   const BlobStore& integration_blobs;
   const Tree* base = nullptr;  // to notice rules that hide a changed file of the base
-  const Tree* with_dropped =
-      nullptr;  // integration plus the buckets of kind drop; absent when there are none
+  // What the plan composes without the buckets of kind drop, and with them. A path is dropped when the
+  // integration has the one and the tree the other; a branch that somebody changed has neither.
+  const Tree* planned = nullptr;
+  const Tree* with_dropped = nullptr;
   std::vector<ParityRule> rules{};
   std::function<bool(std::string_view path)>
-      is_ahead{};  // paths touched by recorded commits that the tree lacks
+      is_ahead{};  // paths that differ by recorded commits, which the tree lacks, and by nothing else
 };
 
 struct PathParity {

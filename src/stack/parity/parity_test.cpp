@@ -98,6 +98,7 @@ TEST(Parity, DroppedMeansExactlyEqualOnceTheDroppedAtomsAreIn) {
   Tree with_dropped;
   with_dropped.entries = {pair.entry("a", "with timers"), pair.entry("b", "with timers")};
   ParityInput input = pair.input();
+  input.planned = &pair.integration;
   input.with_dropped = &with_dropped;
   const Parity parity = compare_trees(input);
   EXPECT_EQ(parity.count(ParityClass::kDropped), 1);
@@ -110,8 +111,20 @@ TEST(Parity, DroppedFileIsAbsentFromTheIntegration) {
   Tree with_dropped;
   with_dropped.entries = {pair.entry("debug.py", "x")};
   ParityInput input = pair.input();
+  input.planned = &pair.integration;
   input.with_dropped = &with_dropped;
   EXPECT_EQ(only(compare_trees(input)), ParityClass::kDropped);
+}
+
+TEST(Parity, ABranchThatIsNotWhatThePlanComposesIsNeverDropped) {
+  Pair pair;
+  pair.both("a", "tree", "smuggled");
+  Tree as_in_tree;
+  as_in_tree.entries = {pair.entry("a", "tree")};
+  ParityInput input = pair.input();
+  input.planned = &as_in_tree;
+  input.with_dropped = &as_in_tree;
+  EXPECT_EQ(only(compare_trees(input)), ParityClass::kReal);
 }
 
 TEST(Parity, RuleThatHidesAChangedFileOfTheBaseIsNeverAccepted) {

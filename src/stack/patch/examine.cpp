@@ -17,7 +17,10 @@ class Examination {
   explicit Examination(const ExamineInput& input) : input_(input) {}
 
   FileFinding examine(const FilePatch& patch) const {
-    FileFinding out{.path = patch.path(), .preimage_id = patch.old_id, .postimage_id = patch.new_id};
+    FileFinding out{.path = patch.path(),
+                    .is_creation = patch.old_path.empty(),
+                    .preimage_id = patch.old_id,
+                    .postimage_id = patch.new_id};
     for (const Hunk& hunk : patch.hunks) out.hunk_lines.push_back(hunk.patch_line);
     std::optional<std::string> preimage, postimage;
     if (const auto oid = find_blob(patch.old_id)) {
@@ -265,7 +268,9 @@ std::string describe(const PatchFinding& finding) {
     for (std::size_t i = 0; i < file.placement.hunks.size(); ++i) {
       out += describe_hunk(file.placement.hunks[i], file.hunk_lines[i]);
     }
-    if (file.result) {
+    if (file.is_creation && file.verdict == PatchVerdict::kAlreadyThere) {
+      out += "    is absent without it\n";
+    } else if (file.result) {
       out += std::string("    gives ") + (file.verdict == PatchVerdict::kAlreadyThere ? "without it " : "") +
              to_hex(*file.result).substr(0, 12) + '\n';
     }

@@ -29,6 +29,7 @@ struct FileFinding {
   PatchVerdict verdict = PatchVerdict::kDoesNotFit;
   std::optional<std::string> preimage{};   // the id of the known blob that the patch starts from
   std::optional<std::string> postimage{};  // and of the one that it leads to
+  bool is_creation = false;                // the patch makes the file
   std::string preimage_id{};               // as the patch states them
   std::string postimage_id{};
   FilePlacement placement{};               // forward, or backward when it is there already

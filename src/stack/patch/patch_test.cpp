@@ -435,12 +435,17 @@ TEST(Examine, SaysWhatEachPatchIsToTheTree) {
                             " 100644\n--- a/f.py\n+++ b/f.py\n@@ -1,3 +1,3 @@\n one\n-zwei\n+two\n THREE\n";
   const std::string fits = "--- a/f.py\n+++ b/f.py\n@@ -4,3 +4,3 @@\n four\n-five\n+FIVE\n six\n";
   const std::string nowhere = "--- a/f.py\n+++ b/f.py\n@@ -4,3 +4,3 @@\n alpha\n-beta\n+BETA\n gamma\n";
+  const std::string made = "diff --git a/f.py b/f.py\nnew file mode 100644\nindex 0000000.." +
+                           to_hex(blob_oid(content)).substr(0, 9) +
+                           "\n--- /dev/null\n+++ b/f.py\n@@ -0,0 +1,6 @@\n" +
+                           "+one\n+two\n+THREE\n+four\n+five\n+six\n";
   const auto findings = examine_patches({{"there", there},
                                          {"other", other},
                                          {"fits", fits},
                                          {"nowhere", nowhere},
                                          {"prose", "--- PROPOSED\nwords\n"},
-                                         {"gone", "--- a/g\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n"}},
+                                         {"gone", "--- a/g\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n"},
+                                         {"made", made}},
                                         {.tree = tree, .blobs = blobs});
   EXPECT_EQ(findings[0].files[0].verdict, PatchVerdict::kAlreadyThere);
   EXPECT_EQ(findings[0].files[0].result, blob_oid(earlier));
@@ -452,8 +457,10 @@ TEST(Examine, SaysWhatEachPatchIsToTheTree) {
   EXPECT_NE(describe(findings[3]).find("hunk at patch line 3: fits nowhere"), std::string::npos);
   EXPECT_NE(findings[4].unreadable.find("prose, no diff"), std::string::npos);
   EXPECT_EQ(findings[5].files[0].verdict, PatchVerdict::kNoSuchFile);
+  EXPECT_EQ(findings[6].files[0].verdict, PatchVerdict::kAlreadyThere);
+  EXPECT_NE(describe(findings[6]).find("is absent without it"), std::string::npos);
   const auto pairs = compare_findings(findings);
-  ASSERT_EQ(pairs.size(), 1U);
+  ASSERT_EQ(pairs.size(), 3U);
   EXPECT_NE(pairs[0].find("lead to one text of f.py"), std::string::npos) << pairs[0];
 }
 

@@ -16,6 +16,24 @@ bool is_hex(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
+// "3:1a2b3c4d:5e6f7a8b:9c0d1e2f": how many were equal; section, line above, line below.
+Result<std::optional<PinEvidence>> parse_evidence(std::string_view text, std::string_view written) {
+  PinEvidence evidence;
+  const auto [end, status] =
+      std::from_chars(written.data(), written.data() + written.size(), evidence.equals);
+  std::string_view rest = written.substr(static_cast<std::size_t>(end - written.data()));
+  bool fits = status == std::errc() && evidence.equals > 1 && evidence.equals < 100'000;
+  for (std::string* part : {&evidence.section, &evidence.above, &evidence.below}) {
+    fits = fits && rest.size() >= 9 && rest[0] == ':' && is_hex(rest.substr(1, 8));
+    if (!fits) break;
+    *part = rest.substr(1, 8);
+    rest.remove_prefix(9);
+  }
+  if (!fits || !rest.empty())
+    return bad(text, "What follows '~' is written by plan pin; remove it, or pin again.");
+  return std::optional(std::move(evidence));
+}
+
 Result<Claim> parse_id(std::string_view text) {
   Claim claim{.kind = ClaimKind::kAtom};
   std::string_view id = text.substr(2);
@@ -25,6 +43,10 @@ Result<Claim> parse_id(std::string_view text) {
     claim.kind = ClaimKind::kPiece;
     claim.pick = id.substr(open + 1, id.size() - open - 2);
     id = id.substr(0, open);
+  }
+  if (const std::size_t tilde = id.find('~'); tilde != std::string_view::npos) {
+    TS_TRY(claim.evidence, parse_evidence(text, id.substr(tilde + 1)));
+    id = id.substr(0, tilde);
   }
   if (id.size() < 4 || id.size() > 16 || !is_hex(id)) {
     return bad(text, "An atom is named by 4 to 16 lower-case hex digits after 'h:'.");

@@ -5,6 +5,7 @@
 
 #include "stack/atom/glob.h"
 #include "stack/object/printable.h"
+#include "stack/plan/pin.h"
 
 namespace tessera::stack {
 namespace {
@@ -28,6 +29,7 @@ bool path_matches(const Claim& claim, const FileChange& file) {
     case ClaimKind::kText:
       return glob_matches(claim.path, file.path);
     case ClaimKind::kPath:
+      return claim.path == file.path || (!claim.renamed_to.empty() && claim.renamed_to == file.path);
     case ClaimKind::kSection:
     case ClaimKind::kLines:
       return claim.path == file.path;
@@ -69,7 +71,7 @@ bool atom_matches(const Claim& claim, const Listing& listing, const Atom& atom) 
 class Resolver {
  public:
   Resolver(const Plan& plan, const Listing& listing, const std::string& name)
-      : plan_(plan), listing_(listing), name_(name) {}
+      : plan_(plan), listing_(listing), name_(name), equal_(listing) {}
 
   ClaimResolution resolve() {
     const std::size_t count = listing_.atoms.size();
@@ -103,8 +105,45 @@ class Resolver {
     return "h:" + listing_.short_id(atom) + " (" + printable(listing_.file_of(atom).path) + ")";
   }
 
+  std::string shown_all(const std::vector<std::int32_t>& atoms) const {
+    std::string out;
+    for (const std::int32_t at : atoms)
+      out += (out.empty() ? "" : ", ") + shown(listing_.atoms[static_cast<std::size_t>(at)]);
+    return out;
+  }
+
+  // A rename is a reading of the difference; a claim on one must read it rightly.
+  bool is_rename(const Claim& claim) {
+    const FileChange* from = listing_.find_file(claim.path);
+    const FileChange* to = listing_.find_file(claim.renamed_to);
+    if (from != nullptr && !from->after && to != nullptr && !to->before) return true;
+    if (!claim.is_optional) {
+      out_.errors.push_back({ErrorKind::kNotFound, where(claim),
+                             "The claim " + printable(claim.written) +
+                                 " names no rename: the tree has to lack " + printable(claim.path) +
+                                 ", which the base has, and to have made " + printable(claim.renamed_to) +
+                                 "."});
+    }
+    return false;
+  }
+
   std::vector<std::int32_t> found_by(const Claim& claim) {
     std::vector<std::int32_t> found;
+    if (!claim.renamed_to.empty() && !is_rename(claim)) return found;
+    if (claim.evidence) {
+      PinMatch match = find_pinned(listing_, equal_, claim);
+      if (match.candidates.size() < 2) {
+        if (match.candidates.empty() && !claim.is_optional)
+          out_.errors.push_back({ErrorKind::kNotFound, where(claim), nothing_found(claim)});
+        return match.candidates;
+      }
+      out_.errors.push_back({ErrorKind::kInvalidArgument, where(claim),
+                             "Of " + std::to_string(claim.evidence->equals) + " equal blocks " +
+                                 std::to_string(match.equals) + " are left, and the pin " + claim.id +
+                                 " fits several: " + shown_all(match.candidates) +
+                                 "; put the one that is meant in its place."});
+      return {};
+    }
     for (const FileChange& file : listing_.files) {
       if (!path_matches(claim, file)) continue;
       for (std::int32_t at = file.first_atom; at < file.first_atom + file.atom_count; ++at) {
@@ -116,11 +155,9 @@ class Resolver {
       out_.errors.push_back({ErrorKind::kNotFound, where(claim), nothing_found(claim)});
     }
     if (by_id && found.size() > 1) {
-      std::string candidates;
-      for (const std::int32_t at : found)
-        candidates += (candidates.empty() ? "" : ", ") + shown(listing_.atoms[static_cast<std::size_t>(at)]);
-      out_.errors.push_back({ErrorKind::kInvalidArgument, where(claim),
-                             "The id " + claim.written + " is ambiguous; it could be " + candidates + "."});
+      out_.errors.push_back(
+          {ErrorKind::kInvalidArgument, where(claim),
+           "The id " + claim.written + " is ambiguous; it could be " + shown_all(found) + "."});
       found.clear();
     }
     return found;
@@ -211,6 +248,7 @@ class Resolver {
   const Plan& plan_;
   const Listing& listing_;
   const std::string& name_;
+  const EqualAtoms equal_;
   ClaimResolution out_;
 };
 

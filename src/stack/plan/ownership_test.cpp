@@ -135,6 +135,22 @@ TEST(Ownership, AnAmbiguousIdNamesItsCandidates) {
   EXPECT_THAT(c.resolve().errors.at(0).message(), AllOf(HasSubstr("ambiguous"), HasSubstr("h:" + shared)));
 }
 
+TEST(Ownership, ARenameClaimsBothOfItsPathsAndNothingElseIsOne) {
+  const Case c({{"a", "1\n2\n"}, {"kept", "1\n"}}, {{"b", "1\n2\n"}, {"kept", "2\n"}});
+  const auto resolve = [&](const std::string& from, const std::string& to) {
+    Plan plan;
+    plan.buckets.emplace_back();
+    plan.buckets[0].name = "move";
+    plan.buckets[0].take.push_back({.kind = ClaimKind::kPath, .path = from, .renamed_to = to});
+    return resolve_claims(plan, c.listing, "stack.toml");
+  };
+  const ClaimResolution both = resolve("a", "b");
+  EXPECT_THAT(both.errors, IsEmpty());
+  EXPECT_EQ(both.ownership.unassigned(), 1);  // kept
+  EXPECT_THAT(resolve("kept", "b").errors.at(0).message(), HasSubstr("names no rename"));
+  EXPECT_THAT(resolve("b", "a").errors.at(0).message(), HasSubstr("names no rename"));
+}
+
 TEST(PathRules, IgnoredAndUninstalledPathsDoNotDiffer) {
   MemoryStore blobs;
   Plan plan;

@@ -18,20 +18,32 @@ namespace tessera::stack {
 enum class ClaimKind { kGlob, kPath, kSection, kText, kLines, kAtom, kPiece };
 std::string_view name_of(ClaimKind kind);
 
+// What `plan pin` writes beside the id of an atom that others of its file equal: should their number change,
+// the ordinals in ids shift, and the neighbourhood tells them apart.
+struct PinEvidence {
+  std::int32_t equals = 1;  // atoms of the file with these bytes when the pin was written
+  std::string section{};    // digests, of 8 hex digits: of the enclosing sections,
+  std::string above{};      // of the line above,
+  std::string below{};      // and of the line below
+  friend bool operator==(const PinEvidence&, const PinEvidence&) = default;
+};
+
 struct Claim {
   ClaimKind kind = ClaimKind::kPath;
-  std::string path{};                // literal; a glob for kGlob and kText; empty for kAtom and kPiece
-  std::string section_kind{};        // kSection: "fn", "class", or empty for either
-  std::string section{};             // kSection: the name
-  std::int32_t first_line = 0;       // kLines: of the tree, from 1
-  std::int32_t last_line = 0;        // kLines: inclusive
-  std::string id{};                  // kAtom, kPiece: hex digits, at least 4
-  std::string pick{};                // kPiece: what stands between the brackets
-  std::optional<Pattern> pattern{};  // kText
-  bool is_optional = false;          // may match nothing
-  bool is_pin = false;               // written by `plan pin`
-  std::int32_t line = 0;             // of the plan
-  std::string written{};             // as in the plan, for messages
+  std::string path{};                     // literal; a glob for kGlob and kText; empty for kAtom and kPiece
+  std::string section_kind{};             // kSection: "fn", "class", or empty for either
+  std::string section{};                  // kSection: the name
+  std::int32_t first_line = 0;            // kLines: of the tree, from 1
+  std::int32_t last_line = 0;             // kLines: inclusive
+  std::string id{};                       // kAtom, kPiece: hex digits, at least 4
+  std::string pick{};                     // kPiece: what stands between the brackets
+  std::optional<PinEvidence> evidence{};  // kAtom, when equals were there
+  std::string renamed_to{};               // kPath: `path` was deleted, this one created, and both are meant
+  std::optional<Pattern> pattern{};       // kText
+  bool is_optional = false;               // may match nothing
+  bool is_pin = false;                    // written by `plan pin`
+  std::int32_t line = 0;                  // of the plan
+  std::string written{};                  // as in the plan, for messages
 };
 
 enum class BucketKind { kUpstream, kLocal, kDrop };
@@ -86,6 +98,15 @@ struct Edit {
 struct Resolution {
   std::string conflict;  // "c:…"
   std::string file;      // relative to the plan
+  std::int32_t line = 0;
+};
+
+// A reviewer's commit on a topic's branch that the tree lacks. The topic keeps it, and so does all that
+// stands on it; the paths that it touches are ahead of the tree.
+struct Ahead {
+  std::string bucket;
+  std::string commit;  // full id
+  std::string why;
   std::int32_t line = 0;
 };
 
@@ -147,6 +168,7 @@ struct Plan {
   std::vector<Bucket> buckets;
   std::vector<Edit> edits;
   std::vector<Resolution> resolutions;
+  std::vector<Ahead> ahead;  // in the order in which they are put on
   std::vector<Expect> expects;
   std::vector<Benchmark> benchmarks;
   std::vector<Decision> decisions;

@@ -1,7 +1,6 @@
 // Reads a plan from TOML. Every refusal names the line of the plan.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -12,21 +11,5 @@ namespace tessera::stack {
 
 // `name` stands in messages, e.g. "stack.toml".
 Result<Plan> read_plan(std::string_view text, const std::string& name);
-
-// A plan and the text that it was read from.
-struct PlanFile {
-  std::string path;
-  std::string text;
-  Plan plan;
-
-  std::string folder() const;                           // where relative paths of the plan begin
-  std::string beside(std::string_view relative) const;  // a path of the plan as a path of this process
-};
-Result<PlanFile> load_plan(const std::string& path);
-// Replaces the file in one step (write beside, rename).
-Result<void> save_text(const std::string& path, std::string_view text);
-// The same, making the folders above it.
-Result<void> save_below(const std::filesystem::path& path, std::string_view text);
-Result<std::string> load_text(const std::string& path);
 
 }  // namespace tessera::stack

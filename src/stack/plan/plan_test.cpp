@@ -114,6 +114,28 @@ ask = "Which?"
   EXPECT_EQ(plan->max_lines, 500);
 }
 
+TEST(Plan, ARenameIsAPairOfPaths) {
+  const std::string head = "format = 1\nname = \"x\"\n[base]\nrepo = \"r\"\ncommit = \"" +
+                           std::string(40, 'a') +
+                           "\"\n[tree]\nsource = \"dir:x\"\n[[bucket]]\nname = \"b\"\n";
+  const auto plan = read_plan(head + "take = [{ rename = [\"a.py\", \"b.py\"] }]\n", "p");
+  ASSERT_TRUE(plan.ok()) << plan.error().message();
+  EXPECT_EQ(plan->buckets[0].take[0].path, "a.py");
+  EXPECT_EQ(plan->buckets[0].take[0].renamed_to, "b.py");
+  EXPECT_FALSE(read_plan(head + "take = [{ rename = [\"a.py\"] }]\n", "p").ok());
+  EXPECT_FALSE(read_plan(head + "take = [{ rename = [\"a\", \"b\"], lines = [1, 2] }]\n", "p").ok());
+}
+
+TEST(Plan, AReviewersCommitNamesABucketThatIsThere) {
+  const std::string head =
+      "format = 1\nname = \"x\"\n[base]\nrepo = \"r\"\ncommit = \"" + std::string(40, 'a') +
+      "\"\n[tree]\nsource = \"dir:x\"\n[[bucket]]\nname = \"b\"\n[[ahead]]\ncommit = \"" +
+      std::string(40, 'c') + "\"\n";
+  EXPECT_EQ(read_plan(head + "bucket = \"b\"\n", "p")->ahead.at(0).commit, std::string(40, 'c'));
+  EXPECT_FALSE(read_plan(head + "bucket = \"nobody\"\n", "p").ok());
+  EXPECT_FALSE(read_plan(head, "p").ok());
+}
+
 TEST(Plan, RefusalsNameTheLineAndTheWayOut) {
   EXPECT_THAT(refusal("name = 3"), HasSubstr("format = 1"));
   EXPECT_THAT(refusal("format = 1\nname = \n"), HasSubstr("stack.toml:2"));

@@ -12,6 +12,8 @@
 namespace tessera::stack {
 namespace {
 
+constexpr std::string_view kTopicTrailer = "\nTessera-Topic: ";
+
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
 std::string body_of(const std::string& message) {
@@ -39,11 +41,10 @@ std::string file_name(std::string_view text) {
 }
 
 std::string name_of_topic(const std::string& message) {
-  constexpr std::string_view kTrailer = "\nTessera-Topic: ";
-  const std::size_t at = message.rfind(kTrailer);
+  const std::size_t at = message.rfind(kTopicTrailer);
   if (at == std::string::npos) return file_name(first_line(message));
   const std::string value =
-      message.substr(at + kTrailer.size(), message.find('\n', at + 1) - at - kTrailer.size());
+      message.substr(at + kTopicTrailer.size(), message.find('\n', at + 1) - at - kTopicTrailer.size());
   return file_name(value.substr(value.rfind('/') + 1));
 }
 
@@ -178,6 +179,10 @@ Result<std::vector<SeriesPatch>> read_series(const Repository& repository, const
     Commit topic = commit;
     if (commit.parents.size() > 1) {
       TS_TRY(topic, repository.read_commit(commit.parents[1]));
+      // Reviewers' commits may stand on the topic's own.
+      while (topic.message.find(kTopicTrailer) == std::string::npos && topic.parents.size() == 1) {
+        TS_TRY(topic, repository.read_commit(topic.parents[0]));
+      }
     }
     if (parent.tree != commit.tree) {
       out.push_back({.name = name_of_topic(topic.message),
