@@ -54,7 +54,7 @@ def main():
             shell(f"git -C am checkout -q --detach tessera/nano/{branch} && python3 -m compileall -q am/engine && git -C am clean -qfdx")
         with open(os.path.join(folder, "stack.md"), encoding="utf-8") as report:
             text = report.read()
-        for word in ["parity: ", "0 unassigned of", "Ship the split table", "timers", *UPSTREAM, *LOCAL]:
+        for word in ["parity: ", "0 unassigned of", "COPY patches/", "Ship the split table", "timers", *UPSTREAM, *LOCAL]:
             assert word in text, word
         with open(os.path.join(folder, "stack.html"), encoding="utf-8") as report:
             page = report.read()

@@ -156,7 +156,9 @@ class TopicWriter {
       TS_TRY(topic.parent, commit(under.tree, tips, plan_.author,
                                   "Merge " + names + "\n\nWhat " + bucket(at).name + " stands on.\n"));
     }
-    topic.is_empty = over.tree == under.tree;
+    const bool is_reviewed =
+        std::ranges::find(plan_.ahead, bucket(at).name, &Ahead::bucket) != plan_.ahead.end();
+    topic.is_empty = over.tree == under.tree && !is_reviewed;
     if (topic.is_empty) return topic;
     const std::string& author = bucket(at).author.empty() ? plan_.author : bucket(at).author;
     TS_TRY(topic.commit, commit(over.tree, {topic.parent}, author, message_of(plan_, bucket(at), author)));

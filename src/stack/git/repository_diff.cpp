@@ -64,8 +64,9 @@ Result<std::vector<std::string>> Repository::changed_paths(const Oid& tree_a, co
     paths.emplace_back(delta->new_file.path != nullptr ? delta->new_file.path : delta->old_file.path);
   }
   std::ranges::sort(paths);
-  const auto repeated = std::ranges::unique(paths);  // a change of type is a deletion and a creation
-  paths.erase(repeated.begin(), repeated.end());
+  // A change of type is a deletion and a creation. (std::, since clang 14 cannot compile ranges::unique of
+  // libstdc++ 12, and the fuzz targets are built with it.)
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
 }
 

@@ -127,8 +127,9 @@ Result<std::vector<Ref>> starts_of(const Repository& repository, const BaseSearc
       starts.push_back(ref);
     }
   }
-  std::ranges::stable_partition(
-      starts, [](const Ref& ref) { return ref.name.ends_with("/main") || ref.name.ends_with("/master"); });
+  std::stable_partition(starts.begin(), starts.end(), [](const Ref& ref) {
+    return ref.name.ends_with("/main") || ref.name.ends_with("/master");
+  });
   return starts;
 }
 

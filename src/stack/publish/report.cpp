@@ -166,12 +166,11 @@ class Writer {
   }
 
   void last_change(const ReportBucket& bucket) {
-    if (!bucket.last_change) return;
+    if (!bucket.last_change || bucket.last_change->mark == ">") return;  // a first version changed nothing
     const ReportRangeDiff& last = *bucket.last_change;
-    const std::string what = last.mark == "="   ? " left it saying the same."
-                             : last.mark == ">" ? " made it."
-                                                : " changed it; the difference of its differences:";
-    paragraph({plain("Last moved: the " + last.operation + what)});
+    paragraph({plain("Last moved: the " + last.operation +
+                     (last.mark == "=" ? " left it saying the same."
+                                       : " changed it; the difference of its differences:"))});
     if (!last.text.empty()) out_.blocks.emplace_back(Code{last.text});
   }
 

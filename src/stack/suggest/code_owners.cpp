@@ -1,6 +1,6 @@
 #include "stack/suggest/code_owners.h"
 
-#include <ranges>
+#include <algorithm>
 
 #include "stack/atom/glob.h"
 
@@ -53,9 +53,9 @@ CodeOwners::CodeOwners(std::string_view text) {
 }
 
 std::string CodeOwners::of(std::string_view path) const {
-  for (const Rule& rule : rules_ | std::views::reverse) {
-    for (const std::string& glob : rule.globs) {
-      if (glob_matches(glob, path)) return rule.owners;
+  for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
+    for (const std::string& glob : rule->globs) {
+      if (glob_matches(glob, path)) return rule->owners;
     }
   }
   return {};
