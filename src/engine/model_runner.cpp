@@ -147,11 +147,17 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
     return SlotStanding{.newest_position = static_cast<std::int32_t>(state.tokens().size()) - 1,
                         .drafts = static_cast<std::int32_t>(state.proposal().tokens.size())};
   });
+  const auto end_of = [this](StepPhase phase) {
+    if (phase_tap_) phase_tap_(phase);
+  };
   const Tensor hidden = forward(plan, rows);
+  end_of(StepPhase::kVerify);
   sampler_.sample(plan, rows, hidden, proposer_ ? proposer_->token_ids() : std::span<const std::int32_t>(),
                   slots_, result);
+  end_of(StepPhase::kSample);
   if (listener_) listener_(result);
   if (proposer_) propose(plan, rows);
+  end_of(StepPhase::kDraft);
   if (listener_) return result;
   for (const SequenceWork& work : plan.work) {
     if (!work.samples) continue;
@@ -174,6 +180,22 @@ Tensor ModelRunner::forward(const StepPlan& plan, const StepRows& rows) {
   if (batch.sharded_prefill.tokens > 0)
     batch.staged = &staged_->stage(backend_, plan, forms_[kShardedPrefill], batch.sharded_prefill);
   return recordings_.run(batch, [&] { return model_->forward(batch, kv_); });
+}
+
+std::optional<DraftTrialReport> ModelRunner::try_draft(std::int64_t hidden,
+                                                       std::span<const std::int32_t> sentence) {
+  TS_CHECK(proposer_ != nullptr);
+  const DraftTrialSetup setup{.backend = backend_,
+                              .target = *model_,
+                              .proposer = *proposer_,
+                              .hidden = hidden,
+                              .kv = kv_,
+                              .sentence = sentence};
+  const std::int32_t rows = setup.prompt_tokens + setup.steps + proposer_->lookahead(1);
+  if (setup.prompt_tokens > options_.max_num_batched_tokens || rows > options_.max_model_len ||
+      rows > std::int64_t{options_.kv_blocks} * options_.block_size)
+    return std::nullopt;
+  return tessera::try_draft(setup);
 }
 
 // Decodes come before prefills, and of both the replicated ones first.

@@ -19,6 +19,7 @@
 #include "engine/step_rows.h"
 #include "engine/step_sampler.h"
 #include "model/model.h"
+#include "speculative/draft_trial.h"
 #include "speculative/proposer.h"
 
 namespace tessera {
@@ -52,6 +53,14 @@ struct RankDevice {
   std::unique_ptr<Communicator> dcp = nullptr;  // null: every rank keeps all rows
 };
 
+// Parts of a step, in order.
+enum class StepPhase : std::uint8_t {
+  kVerify,  // inputs and the target's pass
+  kSample,  // head, sampling, acceptance
+  kDraft,   // the proposer
+};
+inline constexpr std::size_t kStepPhases = 3;
+
 class ModelRunner final : public StepRunner {
  public:
   static StepLimits limits_of(const RunnerOptions& options);
@@ -69,9 +78,18 @@ class ModelRunner final : public StepRunner {
   // Guesses what the sequences say next, from the next step on; on this device, of options.most_drafts.
   void set_proposer(std::unique_ptr<Proposer> proposer) { proposer_ = std::move(proposer); }
 
+  // Before the first step, on every rank alike, with a proposer that reads hidden states of a target so wide.
+  // Nothing where a step, a sequence or the pool is too small for it.
+  std::optional<DraftTrialReport> try_draft(std::int64_t hidden, std::span<const std::int32_t> sentence);
+
   // For tests and `verify`.
   using LogitsTap = StepSampler::LogitsTap;
   void set_logits_tap(LogitsTap tap) { sampler_.set_tap(std::move(tap)); }
+
+  // For benchmarks: hears that a part of the step is over. A device that runs behind shows its time in the
+  // part that waits for it.
+  using PhaseTap = std::function<void(StepPhase)>;
+  void set_phase_tap(PhaseTap tap) { phase_tap_ = std::move(tap); }
 
   Model& model() { return *model_; }
   CacheMemory cache() const { return cache_; }
@@ -132,6 +150,7 @@ class ModelRunner final : public StepRunner {
   std::unique_ptr<Proposer> proposer_;  // null: no speculation
   std::vector<ProposerWork> proposer_work_;
   std::vector<Proposal> proposals_;  // [max_num_seqs]
+  PhaseTap phase_tap_;               // may be empty
   Listener listener_;
   std::array<StepResult, 2> results_;  // of this step and the one before, which the listener may still read
   std::size_t current_ = 0;            // of results_
