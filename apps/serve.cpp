@@ -86,6 +86,7 @@ ServerOptions server_options(const ServeFlags& flags, const SamplingParams& defa
   options.cors_credentials = flags.allow_credentials;
   options.access_log = flags.enable_log_requests;
   options.page = !flags.no_ui;
+  options.record_folder = flags.record_requests;
   options.always_include_usage = flags.always_include_usage;
   options.max_concurrent_requests = flags.max_concurrent_requests;
   options.response_role = flags.response_role;
@@ -165,6 +166,8 @@ int run_serve(const ServeFlags& flags, Processes* processes) {
   Server server(server_options(flags, *defaults), ready);
   if (const auto listening = server.start(); !listening) return fail(listening.error());
   spdlog::info("listening on http://{}:{}, loading {}", flags.host, server.port(), flags.model);
+  if (!flags.record_requests.empty())
+    spdlog::warn("requests and answers are recorded, prompts included, in {}", flags.record_requests);
 
   std::atomic<bool> is_fatal{false};
   const LaunchHooks hooks{

@@ -208,6 +208,11 @@ void declare_server_flags(CLI::App& app, ServeFlags& flags) {
                  "After SIGTERM, how long running requests may take to finish")
       ->capture_default_str()
       ->group(server);
+  app.add_option(
+         "--record-requests", flags.record_requests,
+         "Folder to which each request and its answer are written, prompts included, keys removed; for "
+         "`tessera replay`")
+      ->group(server);
   app.add_flag("--no-ui", flags.no_ui, "Serve no page at /: the API alone")->group(server);
   app.add_flag("--enable-log-requests", flags.enable_log_requests,
                "Log a line for each request, without its text")

@@ -30,8 +30,9 @@ struct ServeFlags {
   int max_connections = 4096;
   int max_concurrent_requests = 1024;  // being answered, queued ones included; more get 429
   std::int64_t max_body_bytes = std::int64_t{64} << 20;
-  int drain_seconds = 30;  // after SIGTERM
-  bool no_ui = false;      // no page at "/"
+  int drain_seconds = 30;       // after SIGTERM
+  std::string record_requests;  // a folder; empty: requests are not recorded
+  bool no_ui = false;           // no page at "/"
 
   // The engine.
   std::optional<std::int32_t> max_model_len;
@@ -51,8 +52,8 @@ struct ServeFlags {
   std::string speculative_config;                      // JSON; empty: no speculation
   std::int32_t speculative_disable_above_seq_len = 0;  // tokens; 0: as the JSON says
   bool prefix_caching = true;
-  std::uint64_t seed = 0;
   bool async_scheduling = true;
+  std::uint64_t seed = 0;
   bool batch_invariant = false;
   bool enforce_eager = false;
   int threads = 0;  // CPU threads that compute; 0: all

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "flags_reference.h"
 #include "generation_defaults.h"
+#include "vllm_flags.h"
 
 namespace tessera {
 namespace {
@@ -183,14 +185,28 @@ TEST(GenerationDefaults, TheCommandLineGoesBeforeTheFile) {
               testing::HasSubstr("--override-generation-config: top_p"));
 }
 
-// The page is the program's own text: TESSERA_REWRITE=1 writes it anew.
-TEST(FlagsReference, IsWhatTheDocsSay) {
-  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/docs/reference/flags.md";
-  if (std::getenv("TESSERA_REWRITE") != nullptr) std::ofstream(path) << flags_reference();
+// The pages are the program's own text: TESSERA_REWRITE=1 writes them anew.
+void expect_page(const std::string& name, const std::string& text) {
+  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/docs/" + name;
+  if (std::getenv("TESSERA_REWRITE") != nullptr) std::ofstream(path) << text;
   std::ifstream in(path);
   std::stringstream page;
   page << in.rdbuf();
-  EXPECT_EQ(page.str(), flags_reference());
+  EXPECT_EQ(page.str(), text);
+}
+
+TEST(FlagsReference, IsWhatTheDocsSay) { expect_page("reference/flags.md", flags_reference()); }
+TEST(MigrationGuide, IsWhatTheDocsSay) { expect_page("how-to/migrate-from-vllm.md", migration_guide()); }
+
+TEST(MigrationGuide, NamesEveryFlagOnce) {
+  const std::string page = migration_guide();
+  for (const VllmFlag& flag : vllm_flags()) {
+    const std::string row = "\n| `" + std::string(flag.name);
+    const std::size_t at = page.find(row);
+    ASSERT_NE(at, std::string::npos) << flag.name;
+  }
+  const std::string own = page.substr(page.find("## Flags that vLLM does not have"));
+  EXPECT_EQ(std::count(own.begin(), own.end(), '\n') - 4, 20) << own;  // kOwnFlags are all declared
 }
 
 }  // namespace

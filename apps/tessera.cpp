@@ -10,6 +10,7 @@
 #include "generate.h"
 #include "plan.h"
 #include "processes.h"
+#include "replay.h"
 #include "serve.h"
 #include "serve_flags.h"
 #include "usage/completion.h"
@@ -135,6 +136,12 @@ int run(const std::vector<std::string>& arguments) {
       app.add_subcommand("verify", "Compare two configurations: tokens, logits, KL divergence");
   declare_verify_flags(*verify, verify_flags);
 
+  ReplayFlags replay_flags;
+  if (const char* key = std::getenv("TESSERA_API_KEY")) replay_flags.api_key = key;
+  CLI::App* replay_command =
+      app.add_subcommand("replay", "Ask recorded requests again and compare the answers");
+  declare_replay_flags(*replay_command, replay_flags);
+
   std::string shell;
   CLI::App* completion = app.add_subcommand("completion", "Shell completion, to be sourced");
   completion->add_option("shell", shell, "bash, zsh or fish")
@@ -160,6 +167,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (inspect_command->parsed()) return run_inspect(inspected, json);
   if (plan_command->parsed()) return run_plan(plan_flags);
+  if (replay_command->parsed()) return run_replay(replay_flags);
   auto processes = Processes::join();
   if (!processes) return print_error(processes.error());
   if (verify->parsed()) return run_verify(verify_flags, processes->get());

@@ -13,6 +13,8 @@ std::string page() {
 }
 
 TEST_F(ServerTest, ApiPageListsEveryMetricWithItsKind) {
+  stub.info.most_drafts = 3;
+  stub.info.dcp_ranks = 2;
   start("x");
   chat("");
   std::set<std::string> served;

@@ -51,6 +51,10 @@ Result<void> Server::start() {
     return refuse("--root-path",
                   "The path must begin with '/' and not end with it, unlike '" + options.root_path + "'.");
   }
+  if (!options.record_folder.empty()) {
+    TS_TRY(auto recorder, Recorder::open(options.record_folder, options.api_keys));
+    impl_->service.record(std::move(recorder));
+  }
   return impl_->http.start();
 }
 

@@ -34,8 +34,9 @@ struct ServerOptions {
   std::vector<std::string> api_keys;              // --api-key; none: everybody may
   std::vector<std::string> cors_origins = {"*"};  // --allowed-origins; none: no CORS headers
   bool cors_credentials = false;                  // --allow-credentials
-  bool page = true;                               // --no-ui turns it off: the page at "/"
-  bool access_log = true;                         // --disable-uvicorn-access-log turns it off
+  std::string record_folder;  // --record-requests: a file for each request and its answer; empty: none
+  bool page = true;           // --no-ui turns it off: the page at "/"
+  bool access_log = true;     // --disable-uvicorn-access-log turns it off
 
   int max_concurrent_requests = 1024;  // --max-concurrent-requests: in work at once; more are answered 429
   int worker_threads = 2;              // for preparing large requests

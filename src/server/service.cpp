@@ -75,8 +75,11 @@ Service::~Service() { stop(); }
 
 void Service::stop() {
   workers_.join();
+  if (recorder_) recorder_->stop();
   metrics_.attach(nullptr);
 }
+
+void Service::record(std::unique_ptr<Recorder> recorder) { recorder_ = std::move(recorder); }
 
 void Service::attach(const ServedModel& model) {
   auto made = std::make_shared<const PrepareContext>(make_prepare_context(options_, model));
@@ -214,8 +217,24 @@ Response Service::problem(int status, std::string message) {
   return {.status = status, .body = ApiError{.status = status, .message = std::move(message)}.to_json()};
 }
 
+std::shared_ptr<Exchange> Service::watched(std::shared_ptr<Exchange> exchange, const Request& request,
+                                           const std::string& id) {
+  const auto model = context();
+  return recorder_->watch(std::move(exchange),
+                          {.at = record_time(),
+                           .version = options_.version,
+                           .model = options_.served_names.front(),
+                           .fingerprint = model ? model->model.engine->info().fingerprint : "",
+                           .id = id,
+                           .user_agent = std::string(request.header("user-agent")),
+                           .method = request.method,
+                           .path = std::string(local_path(request.path)),
+                           .body = request.body});
+}
+
 void Service::handle(std::shared_ptr<Exchange> exchange, Request request) {
   std::string id = request_id(request);
+  if (recorder_ && request.method == "POST") exchange = watched(std::move(exchange), request, id);
   http::Headers headers = common_headers(request, id);
   if (request.method == "OPTIONS") {
     headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");

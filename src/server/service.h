@@ -11,6 +11,7 @@
 #include "server/http/exchange.h"
 #include "server/metrics.h"
 #include "server/prepare.h"
+#include "server/recorder.h"
 #include "server/server.h"
 #include "server/worker_pool.h"
 
@@ -28,6 +29,8 @@ class Service final : public http::Handler {
   bool wait_idle(std::chrono::milliseconds time);
   // Ends the worker threads; after the http server has stopped.
   void stop();
+  // From here on requests are recorded; before the http server starts.
+  void record(std::unique_ptr<Recorder> recorder);
 
   bool refuse(const http::Request& head, http::Exchange& exchange) override;
   void handle(std::shared_ptr<http::Exchange> exchange, http::Request request) override;
@@ -48,6 +51,8 @@ class Service final : public http::Handler {
     kDetokenize,
     kUnknown
   };
+  std::shared_ptr<http::Exchange> watched(std::shared_ptr<http::Exchange> exchange,
+                                          const http::Request& request, const std::string& id);
   struct Call;  // one request that is being answered
 
   Route route_of(std::string_view path) const;
@@ -75,7 +80,8 @@ class Service final : public http::Handler {
   std::int64_t created_;  // seconds since 1970
   mutable std::mutex context_mutex_;
   std::shared_ptr<const PrepareContext>
-      context_;  // null until the model is attached; shared with running work
+      context_;                         // null until the model is attached; shared with running work
+  std::unique_ptr<Recorder> recorder_;  // null: nothing is recorded
   WorkerPool workers_;
   std::atomic<bool> draining_{false};
   std::mutex random_mutex_;

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from conftest import BIN, ROOT
+
 
 def run(command, **options):
     path = shutil.which(command[0])
@@ -91,3 +93,14 @@ def test_promtool_reads_the_metrics(address):
     out = run(["promtool", "check", "metrics"], input=metrics)
     assert "error while linting" not in out.stderr, out.stderr  # it could not be parsed
     assert [line for line in out.stderr.splitlines() if not NAMES_KEPT.fullmatch(line)] == []
+
+
+def test_the_alerts_are_rules_over_metrics_that_are_served(stub):
+    url = stub("x", "--bundle", "2", "--drafts", "1").url
+    rules = ROOT / "docs" / "how-to" / "alerts.yml"
+    out = run(["promtool", "check", "rules", str(rules)])
+    assert out.returncode == 0, out.stderr
+    served = run(["curl", "-sS", url + "/metrics"]).stdout
+    named = set(re.findall(r"(?:vllm|tessera):\w+", rules.read_text()))
+    assert len(named) > 5
+    assert [name for name in named if not re.search(rf"^{name}{{", served, re.M)] == []

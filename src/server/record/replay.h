@@ -1,0 +1,39 @@
+// Asks again what was recorded, and says whether the answer is the same.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "server/record/recorded_request.h"
+
+namespace tessera {
+
+enum class ReplayOutcome {
+  kSame,       // status and text; where the recorded answer was cut, as far as it went
+  kOtherText,  // of a request whose answer is fixed: greedy, or with a seed
+  kMayDiffer,  // another text, of a request that draws anew each time
+  kOtherStatus,
+  kNoAnswer,  // the server did not answer, or not to the end
+};
+
+struct ReplayAnswer {
+  int status = 0;
+  std::string body;
+};
+
+struct Replayed {
+  ReplayOutcome outcome = ReplayOutcome::kSame;
+  std::string finding = {};  // one line for the person who reads it
+  double total_ms = 0;
+
+  bool is_as_recorded() const {
+    return outcome == ReplayOutcome::kSame || outcome == ReplayOutcome::kMayDiffer;
+  }
+};
+
+// `send` posts a body to a path and waits for the answer.
+using SendRequest = std::function<Result<ReplayAnswer>(const std::string& path, const std::string& body)>;
+Replayed replay(const RecordedRequest& record, const SendRequest& send);
+
+}  // namespace tessera
