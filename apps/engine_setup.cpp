@@ -13,7 +13,6 @@
 
 #include "checkpoint/inspect.h"
 #include "checkpoint/load_progress.h"
-#include "checkpoint/read_ahead.h"
 #include "comm/thread_communicator.h"
 #include "engine/model_runner.h"
 #include "engine/rank_group.h"
@@ -30,9 +29,6 @@ namespace {
 // How long a rank may keep the others waiting before the server ends with a message.
 constexpr std::chrono::milliseconds kRankDeadline{60'000};
 constexpr std::chrono::milliseconds kNoDeadline{0};
-
-// Of weights that are read from the disk before they are asked for.
-constexpr std::int64_t kReadAheadBytes = std::int64_t{1} << 30;
 
 // The faster exchange for a full batch of decodes, as rank 0 of the group finds; on every rank the same.
 DcpExchange measured_exchange(const RankDevice& device, const ModelConfig& config, const MemoryPlan& plan) {
@@ -249,7 +245,6 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                          .total_bytes = plan.weight_file_bytes,
                          .clock = {},
                          .sink = [&](std::string_view line) { spdlog::info("{}", line); }});
-  ReadAhead ahead(checkpoint.weight_bytes(), kReadAheadBytes);
   std::atomic<std::int32_t> draft_lookahead{0};
   std::mutex memory_mutex;  // of launched.memory
   std::string device_name;  // of rank 0, for the fingerprint
@@ -292,7 +287,6 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
         .tp = tp, .expert_parallel = flags.expert_parallel, .dcp = device.dcp.get(), .exchange = exchange};
     recipe.on_bytes = [&](std::int64_t bytes) {
       progress.add(bytes);
-      ahead.consumed(bytes);
       if (hooks.on_progress) hooks.on_progress(progress.fraction(), progress.line());
     };
     if (plan.speculation) {

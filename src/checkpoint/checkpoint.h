@@ -49,7 +49,7 @@ class Checkpoint {
   std::vector<float> vector(std::string_view name) const;            // norms and biases, widened to f32
   std::vector<std::int64_t> token_map(std::string_view name) const;  // "d2t"; "t2d" as 0 and 1
 
-  // What lies in files, in about the order in which a loader asks for it: for ReadAhead. An outline has none.
+  // What lies in files, in about the order in which a loader asks for it. An outline has none.
   std::vector<std::span<const std::byte>> weight_bytes() const;
   // Gives the files' pages back after loading; the next access would read them again.
   void drop_pages() const;

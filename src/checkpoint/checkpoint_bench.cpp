@@ -9,12 +9,10 @@
 #include <array>
 #include <atomic>
 #include <map>
-#include <optional>
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/inspect.h"
-#include "checkpoint/read_ahead.h"
 #include "checkpoint/synthetic_checkpoint.h"
 
 namespace tessera {
@@ -141,8 +139,8 @@ void inspect_config_of_kimi_k26(benchmark::State& state) {
 BENCHMARK(inspect_config_of_kimi_k26)->Name("inspect/kimi-k2.6/config")->Unit(benchmark::kMillisecond);
 
 // 512 MiB of weights in 64 pieces, read and added up by threads, as ranks convert weights. cold:1 asks the
-// kernel to forget the file first, so that the disk is read. ahead: 0 touches the bytes as they are needed,
-// 1 has a ReadAhead run before, with a window of 256 MiB.
+// kernel to forget the file first, so that the disk is read. sequential:1 advises the kernel as a checkpoint
+// does.
 void read_weights(benchmark::State& state) {
   constexpr std::size_t kBytes = std::size_t{512} << 20;
   constexpr std::size_t kPieces = 64;
@@ -165,11 +163,10 @@ void read_weights(benchmark::State& state) {
     state.ResumeTiming();
     auto map = MappedFile::open(path);
     TS_CHECK(map.ok());
+    if (state.range(2) != 0) advise_sequential(map->bytes());
     std::atomic<std::size_t> next{0};
     std::atomic<std::uint64_t> sum{0};
     {
-      std::optional<ReadAhead> ahead;
-      if (state.range(2) != 0) ahead.emplace(std::vector{map->bytes()}, std::int64_t{256} << 20);
       std::vector<std::jthread> threads;
       for (std::int64_t t = 0; t < state.range(1); ++t) {
         threads.emplace_back([&] {
@@ -179,7 +176,6 @@ void read_weights(benchmark::State& state) {
             const auto* words = reinterpret_cast<const std::uint64_t*>(piece.data());
             for (std::size_t w = 0; w < piece.size() / 8; ++w) local += words[w];
             sum += local;
-            if (ahead) ahead->consumed(static_cast<std::int64_t>(piece.size()));
           }
         });
       }
@@ -191,7 +187,7 @@ void read_weights(benchmark::State& state) {
 }
 BENCHMARK(read_weights)
     ->Name("read_weights")
-    ->ArgNames({"cold", "threads", "ahead"})
+    ->ArgNames({"cold", "threads", "sequential"})
     ->ArgsProduct({{0, 1}, {1, 2}, {0, 1}})
     ->Unit(benchmark::kMillisecond)
     ->Iterations(3)

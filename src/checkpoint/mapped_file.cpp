@@ -20,7 +20,6 @@ constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14
 #endif
 
 constexpr std::uintptr_t kPage = 4096;
-constexpr std::size_t kReadPiece = std::size_t{64} << 20;  // bytes asked of the disk at once: deep queues
 
 Error io_error(const std::filesystem::path& path, const char* action) {
   const int code = errno;
@@ -89,25 +88,6 @@ void advise_random(std::span<const std::byte> bytes) {
 void advise_sequential(std::span<const std::byte> bytes) {
   const PageRange range = outer_pages(bytes);
   if (range.bytes > 0) (void)::madvise(range.start, range.bytes, MADV_SEQUENTIAL);
-}
-
-void start_reading(std::span<const std::byte> bytes) {
-  const PageRange range = outer_pages(bytes);
-  if (range.bytes > 0) (void)::madvise(range.start, range.bytes, MADV_WILLNEED);
-}
-
-void read_pages(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), kReadPiece));
-    start_reading(piece);
-    const PageRange range = outer_pages(piece);
-    if (::madvise(range.start, range.bytes, MADV_POPULATE_READ) != 0) {
-      for (std::size_t i = 0; i < piece.size(); i += kPage) {  // an older kernel: touch page by page
-        (void)*static_cast<const volatile std::byte*>(piece.data() + i);
-      }
-    }
-    bytes = bytes.subspan(piece.size());
-  }
 }
 
 void drop_pages(std::span<const std::byte> bytes) {

@@ -29,8 +29,6 @@ class MappedFile {
 // except by drop_pages, which keeps the pages at the edges.
 void advise_random(std::span<const std::byte> bytes);      // no read-ahead: single values here and there
 void advise_sequential(std::span<const std::byte> bytes);  // read ahead far, forget behind
-void start_reading(std::span<const std::byte> bytes);      // asks the disk for them, and goes on
-void read_pages(std::span<const std::byte> bytes);         // reads them now, in large pieces
 void drop_pages(std::span<const std::byte> bytes);         // gives the memory back
 
 }  // namespace tessera
