@@ -159,7 +159,8 @@ class Loop {
   // many are wanted next.
   template <class Wanted>
   void step(std::vector<std::int32_t> slots, const Wanted& wanted) {
-    std::ranges::stable_partition(slots, [&](std::int32_t slot) { return decodes(sequences_.at(slot)); });
+    std::stable_partition(slots.begin(), slots.end(),
+                          [&](std::int32_t slot) { return decodes(sequences_.at(slot)); });
     batch_.clear();
     std::vector<std::int32_t> first_rows;
     std::vector<std::int32_t> counts;

@@ -1,7 +1,6 @@
 #include "kvcache/kv_cache.h"
 
 #include <algorithm>
-#include <ranges>
 #include <tuple>
 
 #include "base/check.h"
@@ -107,9 +106,9 @@ void KvCache::share(std::span<const BlockHash> chain, SequenceBlocks& blocks) {
 }
 
 void KvCache::give_back(SequenceBlocks& blocks) {
-  for (const BlockId block : std::views::reverse(blocks.ids)) {
-    pool_.give_back(block, blocks.spread,
-                    cache_.is_remembered(block) ? BlockPool::Keep::kLongest : BlockPool::Keep::kNotAtAll);
+  for (auto block = blocks.ids.rbegin(); block != blocks.ids.rend(); ++block) {
+    pool_.give_back(*block, blocks.spread,
+                    cache_.is_remembered(*block) ? BlockPool::Keep::kLongest : BlockPool::Keep::kNotAtAll);
   }
   blocks.ids.clear();
   std::ranges::fill(blocks.owned, 0);

@@ -360,8 +360,7 @@ void Service::answer_failure(Call& call, std::string_view what) {
 // on an io thread would hold up every stream on it.
 void Service::prepare(std::shared_ptr<Call> call, std::string body) {
   using Done = std::function<void(const std::shared_ptr<Call>&)>;
-  auto work = [this, route = call->route, id = call->id, text = std::move(body),
-               model = context()]() -> Done {
+  auto work = [route = call->route, id = call->id, text = std::move(body), model = context()]() -> Done {
     const auto failed = [](ApiError error) -> Done {
       return [error = std::move(error)](const auto& to) { to->service.answer_error(*to, error); };
     };

@@ -36,7 +36,7 @@ class DraftTrial {
       if (states_ == kPermuted) {
         std::ranges::next_permutation(order);
       } else {
-        std::ranges::rotate(order, order.begin() + 1);
+        std::rotate(order.begin(), order.begin() + 1, order.end());
       }
       report.best_other = std::max(report.best_other, right_guesses(order));
     }

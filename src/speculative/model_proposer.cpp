@@ -31,8 +31,7 @@ std::int64_t ModelProposer::Head::argmax_bytes() const {
 
 ModelProposer::ModelProposer(Backend& backend, std::unique_ptr<Model> model,
                              const ModelProposerOptions& options)
-    : backend_(backend),
-      model_(std::move(model)),
+    : model_(std::move(model)),
       options_(options),
       head_(*model_),
       cache_(make_draft_cache(backend, model_->layers(), model_->kv_shape(), options.cache)),

@@ -77,7 +77,6 @@ class ModelProposer final : public Proposer {
     Model& model_;
   };
 
-  Backend& backend_;
   std::unique_ptr<Model> model_;
   ModelProposerOptions options_;
   Head head_;

@@ -242,8 +242,7 @@ std::vector<int> MpiExchange::run(std::span<const Outgoing> sends, std::span<con
     }
   }
   std::ranges::sort(missing);
-  const auto repeated = std::ranges::unique(missing);
-  missing.erase(repeated.begin(), repeated.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   return missing;
 }
 

@@ -227,7 +227,7 @@ std::shared_ptr<const std::vector<std::uint64_t>> GrammarMatcher::allowed(State 
   const auto& nodes = trie_.nodes();
   for (const auto& [frame, from] : by_frame) {
     const Frame around = frame_at(frame);
-    const auto after = [&] { return frame < 0 ? kDead : state_of(settle({{around.back, around.below}}), 0); };
+    const auto after = [&, frame = frame] { return frame < 0 ? kDead : state_of(settle({{around.back, around.below}}), 0); };
     if (around.bound >= 0) {
       const ByteGrammar::Bound& limit = grammar_.bounds[static_cast<std::size_t>(around.bound)];
       const State behind = after();
