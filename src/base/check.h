@@ -29,7 +29,7 @@ std::string join(const Ts&... values) {
                                     ::tessera::check_detail::join(__VA_ARGS__), __FILE__, __LINE__); \
   } while (false)
 
-#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(NDEBUG) || defined(TESSERA_SANITIZED)
 #define TS_DCHECK(...) TS_CHECK(__VA_ARGS__)
 #else
 #define TS_DCHECK(...) \

@@ -2,6 +2,7 @@
 #include <ctime>
 #include <random>
 
+#include "base/slowdown.h"
 #include "base/test_seed.h"
 #include "server/server_fixture.h"
 
@@ -216,11 +217,6 @@ TEST_F(ServerTest, TextThatCannotFitIsRefusedWithoutTokenisingIt) {
     EXPECT_EQ(refused.status, 400);
     EXPECT_EQ(refused.json()["error"]["code"], "context_length_exceeded");
   }
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int kSlowdown = 10;  // of instrumented code, generously
-#else
-  constexpr int kSlowdown = 1;
-#endif
   EXPECT_LT(std::clock() - began, 2 * kSlowdown * CLOCKS_PER_SEC);
 }
 
