@@ -1,10 +1,13 @@
 #include "plan.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
 #include "plan/plan_report.h"
+#include "plan/predict_report.h"
+#include "whole_file.h"
 
 namespace tessera {
 namespace {
@@ -28,6 +31,46 @@ Result<Outline> outline_of(const std::string& path) {
 Result<void> at_least_one(const char* flag, std::int64_t value) {
   if (value >= 1) return {};
   return Error{ErrorKind::kInvalidArgument, flag, "is " + std::to_string(value) + "; it must be at least 1."};
+}
+
+// The box and its constants, as the flags change them.
+Result<PredictRequest> prediction_of(const PlanFlags& flags, const ModelConfig& config, const GpuPlan& plan) {
+  PredictRequest request{.contexts = flags.contexts,
+                         .concurrencies = flags.concurrencies,
+                         .box = box_speed(plan.request.gpus.card),
+                         .constants = published_constants(),
+                         .fit = {}};
+  const auto goal = parse_goal(flags.goal);
+  if (!goal)
+    return Error{ErrorKind::kInvalidArgument, "--goal",
+                 "is '" + flags.goal + "'; it must be latency, balance or capacity."};
+  request.goal = *goal;
+  for (const std::int64_t context : flags.contexts) TS_TRY(at_least_one("--context", context + 1));
+  for (const std::int64_t concurrency : flags.concurrencies)
+    TS_TRY(at_least_one("--concurrency", concurrency));
+  const auto set = [](const char* flag, const std::optional<double>& value, double most,
+                      double& place) -> Result<void> {
+    if (!value) return {};
+    if (!(*value > 0 && *value <= most))
+      return Error{ErrorKind::kInvalidArgument, flag,
+                   "is " + std::to_string(*value) + "; it must be above 0."};
+    place = *value;
+    return {};
+  };
+  TS_TRY(set("--memory-gb-s", flags.memory_gb_s, 1e6, request.box.memory_gb_s));
+  TS_TRY(set("--tflop-s", flags.tflop_s, 1e6, request.box.tflop_s));
+  TS_TRY(set("--link-gb-s", flags.link_gb_s, 1e6, request.box.link_gb_s));
+  TS_TRY(set("--link-us", flags.link_us, 1e6, request.box.link_us));
+  request.box.is_known = request.box.is_known || (flags.memory_gb_s && flags.tflop_s);
+  if (!flags.fit.empty()) {
+    TS_TRY(const std::string csv, read_whole_file(flags.fit));
+    TS_TRY(const std::vector<PublishedCell> cells, read_published_matrix(csv, flags.fit));
+    request.fit = fit_decode(cells, step_work(config, plan), request.box, request.constants);
+    request.constants = request.fit->constants;
+    request.box = request.fit->box;
+  }
+  TS_TRY(set("--acceptance", flags.acceptance, 1, request.constants.acceptance));
+  return request;
 }
 
 Result<std::string> plan(const PlanFlags& flags) {
@@ -68,6 +111,10 @@ Result<std::string> plan(const PlanFlags& flags) {
   TS_TRY(const GpuPlan made,
          plan_gpus({flags.model, &target.checkpoint, target.from_files}, draft_model, request));
   const ModelConfig& config = target.checkpoint.config();
+  if (flags.predict) {
+    TS_TRY(const PredictRequest prediction, prediction_of(flags, config, made));
+    return flags.json ? predict_json(config, made, prediction) : predict_text(config, made, prediction);
+  }
   return flags.json ? plan_json(config, made) : plan_text(config, made);
 }
 
@@ -101,10 +148,27 @@ void declare_plan_flags(CLI::App& app, PlanFlags& flags) {
                  "Share of the visible memory that may be used")
       ->capture_default_str();
   app.add_flag("--json", flags.json, "Print JSON");
+  app.add_flag("--predict", flags.predict,
+               "Expected decode and prefill throughput, and the profile for a goal");
+  app.add_option("--goal", flags.goal, "With --predict: latency, balance or capacity")->capture_default_str();
+  app.add_option("--context", flags.contexts, "With --predict: contexts in tokens")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--concurrency", flags.concurrencies, "With --predict: streams at a time")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--acceptance", flags.acceptance,
+                 "With --predict: share of drafted tokens accepted, given those before (default: fitted)");
+  app.add_option("--memory-gb-s", flags.memory_gb_s, "With --predict: memory bandwidth of a GPU");
+  app.add_option("--tflop-s", flags.tflop_s, "With --predict: dense bf16 of a GPU");
+  app.add_option("--link-gb-s", flags.link_gb_s, "With --predict: bandwidth of collectives");
+  app.add_option("--link-us", flags.link_us, "With --predict: latency of a small collective");
+  app.add_option("--fit", flags.fit, "With --predict: CSV of measured throughputs to fit to, errors printed");
   app.footer(R"(
 Examples:
   tessera plan models/configs/kimi-k2.6.json --gpu rtx-pro-6000:8 --kv-cache-dtype fp8 --gpu-memory-utilization 0.94
-  tessera plan /models/Kimi-K2.6 --gpu H200:8 --decode-context-parallel-size 8 --json)");
+  tessera plan /models/Kimi-K2.6 --gpu H200:8 --decode-context-parallel-size 8 --json
+  tessera plan models/configs/kimi-k2.6.json --gpu rtx-pro-6000:8 --kv-cache-dtype fp8 --predict --goal latency)");
 }
 
 int run_plan(const PlanFlags& flags) {

@@ -1,8 +1,10 @@
 // `tessera plan`: what fits on which GPUs, from a config alone.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -26,6 +28,13 @@ struct PlanFlags {
   std::string draft_kv_cache_dtype = "auto";
   double gpu_memory_utilization = 0.9;
   bool json = false;
+
+  bool predict = false;  // throughput, besides what fits
+  std::string goal = "balance";
+  std::vector<std::int64_t> contexts = {0, 16'384, 65'536, 131'072};
+  std::vector<std::int64_t> concurrencies = {1, 8, 32, 128};
+  std::string fit;  // CSV of a published matrix to fit anew
+  std::optional<double> memory_gb_s, tflop_s, link_gb_s, link_us, acceptance;
 };
 
 void declare_plan_flags(CLI::App& app, PlanFlags& flags);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench.h"
 #include "checkpoint/inspect.h"
 #include "generate.h"
 #include "plan.h"
@@ -142,6 +143,8 @@ int run(const std::vector<std::string>& arguments) {
       app.add_subcommand("replay", "Ask recorded requests again and compare the answers");
   declare_replay_flags(*replay_command, replay_flags);
 
+  BenchCommand bench(app);
+
   std::string shell;
   CLI::App* completion = app.add_subcommand("completion", "Shell completion, to be sourced");
   completion->add_option("shell", shell, "bash, zsh or fish")
@@ -167,6 +170,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (inspect_command->parsed()) return run_inspect(inspected, json);
   if (plan_command->parsed()) return run_plan(plan_flags);
+  if (bench.is_asked_for()) return bench.run();
   if (replay_command->parsed()) return run_replay(replay_flags);
   auto processes = Processes::join();
   if (!processes) return print_error(processes.error());
