@@ -11,6 +11,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/sampling_reference.h"
 #include "backend/uniform_draw.h"
+#include "base/slowdown.h"
 #include "speculative/draft_draw.h"
 
 namespace tessera {
@@ -24,7 +25,7 @@ using testing::Pair;
 constexpr std::int32_t kVocab = 5;
 constexpr std::int32_t kEnd = 4;
 constexpr std::int32_t kLength = 3;  // tokens of a request
-constexpr std::int64_t kRequests = 200'000;
+constexpr std::int64_t kRequests = 200'000 / kSlowdown;
 
 using Counts = std::vector<std::pair<std::int32_t, std::int32_t>>;
 
