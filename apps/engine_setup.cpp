@@ -256,10 +256,6 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
       .peer_all_reduce = flags.pcie_allreduce,
       .deadline = kRankDeadline,
       .log = [](const std::string& sentence) { spdlog::info("{}", sentence); }};
-  std::vector<std::int32_t> sentence;  // that a draft is tried with
-  if (plan.speculation) {
-    TS_TRY(sentence, trial_sentence(*plan.speculation, plan.model));
-  }
   const auto make_rank = [&](Communicator* host) -> Result<std::unique_ptr<StepRunner>> {
     RankDevice device;
     TS_TRY(device.backend, make_backend({.device = plan.device,
@@ -303,10 +299,6 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
       const std::lock_guard lock(memory_mutex);
       launched.memory[rank] = started.memory;
     }
-    if (!sentence.empty()) {
-      const auto report = started.runner->try_draft(launched.config.hidden, sentence);
-      if (rank == 0) launched.draft_trial = report;
-    }
     if (rank == 0) {
       draft_lookahead = started.draft_lookahead;
       if (hooks.logits_tap) started.runner->set_logits_tap(hooks.logits_tap);
@@ -331,7 +323,6 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
     TS_TRY(runner, std::move(group));
   }
   progress.finish();
-  if (launched.draft_trial) log_trial(*launched.draft_trial);
   checkpoint.drop_pages();
 
   if (processes != nullptr && !processes->leads()) {

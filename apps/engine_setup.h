@@ -56,9 +56,7 @@ struct LaunchedEngine {
   ModelConfig config;
   MemoryPlan plan;
   std::map<int, RankMemory> memory;  // what the ranks of this process have really taken
-  // How the draft did at start; of rank 0, absent where none reads hidden states.
-  std::optional<DraftTrialReport> draft_trial = {};
-  std::unique_ptr<Engine> engine;  // of process 0
+  std::unique_ptr<Engine> engine;    // of process 0
   // Of the other processes: their ranks, and where their plans come from.
   struct Follower {
     std::unique_ptr<StepRunner> ranks;

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "tokenizer/tokenizer.h"
-
 namespace tessera {
 
 GateOptions Speculation::gate() const {
@@ -23,22 +21,6 @@ std::string Speculation::describe() const {
   if (config.disable_above_seq_len > 0)
     text += ", up to " + std::to_string(config.disable_above_seq_len) + " tokens";
   return text;
-}
-
-Result<std::vector<std::int32_t>> trial_sentence(const Speculation& speculation, const std::string& model) {
-  if (speculation.aux_layers.empty()) return std::vector<std::int32_t>();
-  TS_TRY(const Tokenizer tokenizer, Tokenizer::load(model));
-  return tokenizer.encode("The old clock in the hall strikes the hour, and nobody in the house looks up. ",
-                          ControlTokens::kAsText);
-}
-
-void log_trial(const DraftTrialReport& report) {
-  if (const auto warning = warning_of(report)) {
-    spdlog::warn("{}", *warning);
-  } else {
-    spdlog::info("speculation: the draft guessed {} of {} tokens after a repeated sentence", report.right,
-                 report.guessed);
-  }
 }
 
 Result<std::shared_ptr<const Speculation>> open_speculation(const ServeFlags& flags,

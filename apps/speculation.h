@@ -1,7 +1,6 @@
 // From --speculative-config to what the engine and its ranks need of it.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +9,6 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "serve_flags.h"
-#include "speculative/draft_trial.h"
 #include "speculative/gate.h"
 #include "speculative/make_proposer.h"
 #include "speculative/speculative_config.h"
@@ -28,11 +26,6 @@ struct Speculation {
   std::string describe() const;  // "eagle3, up to 3 drafts of models/…"
   GateOptions gate() const;
 };
-
-// What a draft is tried with at start; nothing for methods that read no hidden states.
-Result<std::vector<std::int32_t>> trial_sentence(const Speculation& speculation, const std::string& model);
-// How it went, as a line of the log; loud where the draft does not fit.
-void log_trial(const DraftTrialReport& report);
 
 // Null where the flags ask for none.
 Result<std::shared_ptr<const Speculation>> open_speculation(const ServeFlags& flags,
