@@ -58,7 +58,7 @@ Result<ComputeDevice> choose_device(const ComputeChoice& choice) {
                        ". The nearest --tensor-parallel-size that works has " + std::to_string(present) +
                        (present == 1 ? " rank" : " ranks") + " a machine; or use cpu.");
   }
-  if (present < choice.ranks_here) return ComputeDevice::kCpu;
+  if (present == 0 || present < choice.ranks_here) return ComputeDevice::kCpu;
   if (choice.several) {
     const auto connected = can_connect_gpus();
     if (!connected && wanted) return connected.error();
