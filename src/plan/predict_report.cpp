@@ -32,7 +32,7 @@ struct Profile {
 class Predictor {
  public:
   Predictor(const ModelConfig& config, const GpuPlan& plan, const PredictRequest& request)
-      : plan_(plan), request_(request), work_(step_work(config, plan)) {
+      : request_(request), work_(step_work(config, plan)) {
     for (const LayoutPlan& layout : plan.layouts) {
       profiles.push_back({&layout, 0});
       if (!plan.draft.empty()) profiles.push_back({&layout, plan.request.draft_tokens});
@@ -74,7 +74,6 @@ class Predictor {
   std::vector<Profile> profiles;
 
  private:
-  const GpuPlan& plan_;
   const PredictRequest& request_;
   StepWork work_;
 };
