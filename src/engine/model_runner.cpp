@@ -182,22 +182,6 @@ Tensor ModelRunner::forward(const StepPlan& plan, const StepRows& rows) {
   return recordings_.run(batch, [&] { return model_->forward(batch, kv_); });
 }
 
-std::optional<DraftTrialReport> ModelRunner::try_draft(std::int64_t hidden,
-                                                       std::span<const std::int32_t> sentence) {
-  TS_CHECK(proposer_ != nullptr);
-  const DraftTrialSetup setup{.backend = backend_,
-                              .target = *model_,
-                              .proposer = *proposer_,
-                              .hidden = hidden,
-                              .kv = kv_,
-                              .sentence = sentence};
-  const std::int32_t rows = setup.prompt_tokens + setup.steps + proposer_->lookahead(1);
-  if (setup.prompt_tokens > options_.max_num_batched_tokens || rows > options_.max_model_len ||
-      rows > std::int64_t{options_.kv_blocks} * options_.block_size)
-    return std::nullopt;
-  return tessera::try_draft(setup);
-}
-
 // Decodes come before prefills, and of both the replicated ones first.
 void ModelRunner::list_forms(std::span<const SequenceWork> works) {
   std::span<const SequenceWork> rest = works;

@@ -19,7 +19,6 @@
 #include "engine/step_rows.h"
 #include "engine/step_sampler.h"
 #include "model/model.h"
-#include "speculative/draft_trial.h"
 #include "speculative/proposer.h"
 
 namespace tessera {
@@ -77,10 +76,6 @@ class ModelRunner final : public StepRunner {
 
   // Guesses what the sequences say next, from the next step on; on this device, of options.most_drafts.
   void set_proposer(std::unique_ptr<Proposer> proposer) { proposer_ = std::move(proposer); }
-
-  // Before the first step, on every rank alike, with a proposer that reads hidden states of a target so wide.
-  // Nothing where a step, a sequence or the pool is too small for it.
-  std::optional<DraftTrialReport> try_draft(std::int64_t hidden, std::span<const std::int32_t> sentence);
 
   // For tests and `verify`.
   using LogitsTap = StepSampler::LogitsTap;

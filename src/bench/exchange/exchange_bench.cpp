@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +11,8 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
 #include "bench/exchange/timed_communicator.h"
+#include "bench/report/process_time.h"
+#include "bench/report/statistics.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/thread_communicator.h"
 #include "engine/rank_group.h"
@@ -22,23 +23,10 @@
 namespace tessera {
 namespace {
 
+using bench::median;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDeadline{60'000};
 constexpr std::int32_t kBlockSize = 64;
-
-double median(std::vector<double> values) {
-  TS_CHECK(!values.empty());
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-// Of all threads of this program.
-double cpu_microseconds() {
-  timespec time{};
-  TS_CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0);
-  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
-}
 
 class NoSink final : public RequestSink {
  public:
@@ -80,12 +68,12 @@ class Layout {
     for (std::int32_t i = 0; i < count; ++i) {
       const CommTime tp = tp_times_[0];
       const CommTime dcp = dcp_times_[0];
-      const double cpu = cpu_microseconds();
+      const double cpu = bench::process_seconds();
       const auto begin = Clock::now();
       step();
       const double time = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
       steps_.push_back(time);
-      cpu_.push_back(cpu_microseconds() - cpu);
+      cpu_.push_back((bench::process_seconds() - cpu) * 1e6);
       tp_.push_back(tp_times_[0].microseconds - tp.microseconds);
       dcp_.push_back(dcp_times_[0].microseconds - dcp.microseconds);
       sum.clock += time;

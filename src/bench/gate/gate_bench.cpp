@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <optional>
 #include <utility>
 
+#include "bench/report/process_time.h"
+#include "bench/report/statistics.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/rank_start.h"
 #include "engine/scheduler.h"
@@ -17,13 +18,6 @@ namespace tessera {
 namespace {
 
 constexpr std::int32_t kBlockSize = 64;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 class NullSink final : public RequestSink {
  public:
@@ -82,7 +76,7 @@ class GateBench {
         }
       }
     }
-    for (std::size_t mode = 0; mode < kGateModes; ++mode) cell.rate[mode] = median(rates[mode]);
+    for (std::size_t mode = 0; mode < kGateModes; ++mode) cell.rate[mode] = bench::median(rates[mode]);
     const double best = std::max(cell.rate[0], cell.rate[1]);
     cell.adaptive_share = best > 0 ? cell.rate[2] / best : 0;
     cell.chosen = static_cast<std::int32_t>(std::ranges::max_element(chosen) - chosen.begin());
@@ -115,9 +109,7 @@ class GateBench {
   double seconds() const {
     if (!options_.cpu_time)
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    timespec time{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    return bench::process_seconds();
   }
 
   // The same prompts for each mode of a round.

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "tokenizer/unicode/utf8.h"
+
 namespace tessera::bench {
 namespace {
 
@@ -32,25 +34,6 @@ std::optional<std::uint32_t> hex4(std::string_view text) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + 4, value, 16);
   if (failed != std::errc() || end != text.data() + 4) return std::nullopt;
   return value;
-}
-
-void append_utf8(std::string& out, std::uint32_t c) {
-  const auto byte = [&](std::uint32_t value) { out += static_cast<char>(value); };
-  if (c < 0x80) {
-    byte(c);
-  } else if (c < 0x800) {
-    byte(0xC0 | c >> 6);
-    byte(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    byte(0xE0 | c >> 12);
-    byte(0x80 | (c >> 6 & 0x3F));
-    byte(0x80 | (c & 0x3F));
-  } else {
-    byte(0xF0 | c >> 18);
-    byte(0x80 | (c >> 12 & 0x3F));
-    byte(0x80 | (c >> 6 & 0x3F));
-    byte(0x80 | (c & 0x3F));
-  }
 }
 
 void append_unescaped(std::string& out, std::string_view raw) {

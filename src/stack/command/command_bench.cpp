@@ -6,9 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
-#include "stack/command/command_line.h"
+#include "stack/command/typed.h"
 #include "stack/git/repository.h"
 #include "stack/git/scratch_folder.h"
 #include "stack/object/digest.h"
@@ -61,17 +60,9 @@ struct Site {
   }
 
   int run(const std::vector<std::string>& arguments) const {
-    std::ostringstream out;
-    std::ostringstream err;
-    std::vector<std::string> all = {"--plan", plan};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    const int code = run_command_line({.arguments = all,
-                                       .out = out,
-                                       .err = err,
-                                       .now = [] { return std::string("now"); },
-                                       .seconds = [] { return 0.0; }});
-    if (code > 1) std::cerr << err.str();
-    return code;
+    const Answer answer = type(plan, arguments);
+    if (answer.code > 1) std::cerr << answer.err;
+    return answer.code;
   }
   int init() const {
     return run({"init", "--force", "--repo", repository, "--base", "main", "--tree", "dir:" + tree, "--name",

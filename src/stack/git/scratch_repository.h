@@ -25,6 +25,13 @@ struct Libgit2ForgetsMatches {
 #endif
 };
 
+// Lines that tell where they were: "line 3\nline 4\n" from 3 to 4.
+inline std::string numbered(int from, int to, const std::string& word = "line") {
+  std::string out;
+  for (int i = from; i <= to; ++i) out += word + " " + std::to_string(i) + "\n";
+  return out;
+}
+
 class ScratchRepository {
  public:
   ScratchRepository() { git("init -q -b main ."); }

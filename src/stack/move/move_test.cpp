@@ -6,12 +6,8 @@
 #include "stack/compose/composer.h"
 #include "stack/compose/scratch_stack.h"
 #include "stack/move/absorb.h"
-#include "stack/move/base_search.h"
-#include "stack/move/commit_match.h"
 #include "stack/move/target.h"
 #include "stack/move/upstream.h"
-#include "stack/move/version_hint.h"
-#include "stack/object/memory_store.h"
 #include "stack/plan/plan_editor.h"
 
 namespace tessera::stack {
@@ -20,12 +16,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-std::string numbered(int from, int to, const std::string& word = "line") {
-  std::string out;
-  for (int i = from; i <= to; ++i) out += word + " " + std::to_string(i) + "\n";
-  return out;
-}
 
 // A base on main, a tree on main's child, and an upstream commit on a branch of its own.
 struct Moved {
@@ -359,147 +349,6 @@ TEST(Absorb, ALineBetweenTwoTopicsIsLeftAndAReviewersCommitIsReported) {
   EXPECT_EQ(found->ahead[0].ref, "refs/heads/t/a");
   EXPECT_EQ(to_hex(found->ahead[0].now), reviewed);
   EXPECT_EQ(found->stale.size(), 2u);
-}
-
-TEST(BaseSearch, DescendsToTheTrueBase) {
-  ScratchStack scratch;
-  const ScratchRepository& git = scratch.repository();
-  std::string fork_point;
-  for (int i = 0; i < 30; ++i) {
-    scratch.write("f" + std::to_string(i % 10), numbered(i, i + 10));
-    const std::string commit = git.commit("main " + std::to_string(i));
-    if (i == 17) fork_point = commit;
-  }
-  git.git("checkout -q -b fork " + fork_point);
-  scratch.write("f3", "fork\n");
-  const std::string fork = git.commit("fork");
-  const auto repository = Repository::open(git.path());
-  const auto commit = repository->read_commit(*oid_from_hex(fork));
-  const auto found = find_bases(*repository, commit->tree, {.branches = {"main"}});
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ(to_hex(found->at(0).commit), fork_point);
-  EXPECT_EQ(found->at(0).files, 1);
-}
-
-TEST(CommitMatch, FindsWhatWasMergedByWhatItDoesAndByWhatItSays) {
-  ScratchRepository git;
-  git.write("a", numbered(1, 30));
-  git.write("b", numbered(1, 30));
-  const std::string base = git.commit("base");
-  const auto change = [&](const std::string& file, const std::string& from, const std::string& to) {
-    const std::string all = git.git("show HEAD:" + file) + "\n";
-    std::string text = all;
-    text.replace(text.find(from), from.size(), to);
-    git.write(file, text);
-  };
-  git.git("checkout -q -b fork");
-  change("a", "line 5\n", "five\n");
-  git.commit("Say five in words (#7)");
-  change("b", "line 9\n", "nine\n");
-  git.commit("Say nine in words as well (#8)");
-  change("b", "line 20\n", "twenty\n");
-  git.commit("[Core] Say twenty in words\n\nChange-Id: I0123456789abcdef");
-  change("a", "line 28\n", "never merged\n");
-  git.commit("Local only");
-  git.git("checkout -q main");
-  change("a", "line 1\n", "new top\nline 1\n");
-  git.commit("Unrelated upstream work here");
-  change("a", "line 5\n", "five\n");
-  const std::string equal = git.commit("Say five in words (#7)");
-  change("b", "line 9\n", "nine!\n");
-  const std::string changed = git.commit("Say nine in words, loudly (#8)");
-  change("b", "line 20\n", "20\n");
-  const std::string by_id = git.commit("Numbers stay digits\n\nChange-Id: I0123456789abcdef");
-  auto repository = Repository::open(git.path());
-  const auto changes =
-      changes_of_commits(*repository, *oid_from_hex(base), *repository->resolve_commit("fork"));
-  ASSERT_TRUE(changes.ok());
-  ASSERT_EQ(changes->size(), 5u);  // four, and all of them as one
-  const auto found =
-      match_commits(*repository, *changes, *oid_from_hex(base), *repository->resolve_commit("main"));
-  ASSERT_TRUE(found.ok());
-  std::vector<std::string> said;
-  for (const CommitMatch& match : *found)
-    said.push_back(std::to_string(match.change) + " " + std::string(name_of(match.evidence)) + " " +
-                   to_hex(match.upstream));
-  EXPECT_THAT(said, ElementsAre("0 patch-id " + equal, "0 number " + equal, "0 subject " + equal,
-                                "1 number " + changed, "2 change-id " + by_id));
-}
-
-TEST(CommitMatch, ASquashOfAllIsFoundAsOne) {
-  ScratchRepository git;
-  git.write("a", numbered(1, 30));
-  const std::string base = git.commit("base");
-  git.git("checkout -q -b fork");
-  git.write("a", "one\n" + numbered(1, 30));
-  git.commit("first half");
-  git.write("a", "one\n" + numbered(1, 30) + "two\n");
-  git.commit("second half");
-  git.git("checkout -q main");
-  git.write("a", "one\n" + numbered(1, 30) + "two\n");
-  const std::string squash = git.commit("Everything at once (#1)");
-  auto repository = Repository::open(git.path());
-  const auto changes =
-      changes_of_commits(*repository, *oid_from_hex(base), *repository->resolve_commit("fork"));
-  const auto found =
-      match_commits(*repository, *changes, *oid_from_hex(base), *repository->resolve_commit("main"));
-  ASSERT_EQ(found->size(), 1u);
-  EXPECT_EQ(found->at(0).change, 2u);
-  EXPECT_EQ(to_hex(found->at(0).upstream), squash);
-}
-
-TEST(VersionHint, IdsComeBeforeTags) {
-  EXPECT_THAT(names_of_version("0.15.1.dev3+g9aaf83ef5.d20260101"),
-              ElementsAre("9aaf83ef5", "v0.15.1", "0.15.1"));
-  EXPECT_THAT(names_of_version("v0.16.0rc2"), ElementsAre("v0.16.0rc2", "0.16.0rc2"));
-  EXPECT_THAT(names_of_version("gdeadbeef1"), ElementsAre("deadbeef1"));
-  EXPECT_THAT(names_of_version("unknown"), IsEmpty());
-  EXPECT_THAT(names_of_version("7"), IsEmpty());
-}
-
-TEST(VersionHint, FilesAndLabelsAreRead) {
-  MemoryStore blobs;
-  Tree tree;
-  tree.labels["org.opencontainers.image.revision"] = "0123456789abcdef0123456789abcdef01234567";
-  const auto add = [&](const std::string& path, const std::string& text) {
-    tree.entries.push_back({.path = path, .oid = *blobs.write(text), .size = text.size()});
-  };
-  add("pkg-1.2.dist-info/METADATA", "Metadata-Version: 2.1\nName: pkg\nVersion: 1.2.3+gabcdef0\n");
-  add("pkg/_version.py", "# made\n__version__ = version = '1.2.4'\n__commit_id__ = commit_id = None\n");
-  add("pkg/direct_url.json", R"({"vcs_info": {"commit_id": "fedcba9876543210fedcba9876543210fedcba98"}})");
-  add("readme", "Version: 9.9\n");
-  std::vector<std::string> said;
-  for (const VersionHint& hint : find_version_hints(tree, blobs)) said.push_back(hint.names.front());
-  EXPECT_THAT(said, ElementsAre("0123456789abcdef0123456789abcdef01234567", "abcdef0", "v1.2.4",
-                                "fedcba9876543210fedcba9876543210fedcba98"));
-}
-
-// Counting from one commit to the next is right only when nothing is forgotten: git counts all of them.
-TEST(BaseSearchProperty, TheNearestOfAHistoryIsTheOneThatGitCounts) {
-  const unsigned seed = test_seed();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
-  ScratchRepository git;
-  std::vector<std::string> history;
-  for (int i = 0; i < 40; ++i) {
-    for (int n = 0; n < 3; ++n)
-      git.write("f" + std::to_string(random() % 12), std::to_string(random() % 3) + "\n");
-    if (random() % 4 == 0) git.remove("f" + std::to_string(random() % 12));
-    history.push_back(git.commit("c" + std::to_string(i)));
-  }
-  git.git("checkout -q -b fork " + history[random() % history.size()]);
-  git.write("f0", "ours\n");
-  const std::string tip = git.commit("fork");
-  auto repository = Repository::open(git.path());
-  const auto commit = repository->read_commit(*oid_from_hex(tip));
-  const auto found = find_bases(*repository, commit->tree, {.branches = {"main"}, .most = 1});
-  ASSERT_TRUE(found.ok());
-  std::int64_t least = 1'000;
-  for (const std::string& id : history) {
-    const std::string names = git.git("diff --no-renames --name-only " + id + " " + tip);
-    least = std::min<std::int64_t>(least, names.empty() ? 0 : std::ranges::count(names, '\n') + 1);
-  }
-  EXPECT_EQ(found->at(0).files, least);
 }
 
 }  // namespace
