@@ -194,8 +194,8 @@ bool Engine::launch() {
   step.drafting = drafting_ = policy.drafts;
   for (const SequenceWork& work : plan.work) step.tokens += work.open_rows > 0 ? work.open_rows : work.count;
   launched_[static_cast<std::size_t>(launches_++) % launched_.size()] = step;
+  publish(false);  // first: whoever sees the step run finds its requests in the books
   pipeline_.launch(plan, step.began);
-  publish(false);  // a long step shows who runs while it runs
   return true;
 }
 
