@@ -14,6 +14,8 @@ constexpr PublishedCapacity kKimi[] = {
 constexpr std::int64_t kSplits = 64;  // of a sequence, whatever its length
 constexpr std::int64_t kVisionBytes =
     930'000'000;  // 27 layers of 1152 and 4304, and the projector: 0.47 G weights
+// vLLM's fused Marlin experts keep what each chosen expert made of each token until all are summed.
+constexpr std::int64_t kExpertRowBytes = 8'192L * 8 * 7'168 * 2;
 
 }  // namespace
 
@@ -45,6 +47,7 @@ std::vector<PublishedPart> known_parts(int context_ranks, bool with_draft) {
   return {{"split scratch: " + std::to_string(tokens) + " query tokens x " + std::to_string(gathered) +
                " gathered heads x 64 splits x 513 x 4 bytes",
            tokens * gathered * kSplits * 513 * 4},
+          {"output of each chosen expert: 8192 query tokens x 8 experts x 7168 x 2 bytes", kExpertRowBytes},
           {"vision tower and projector, bf16, if each GPU holds them whole (here only text is served)",
            kVisionBytes}};
 }
