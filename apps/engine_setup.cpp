@@ -7,9 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <type_traits>
 
 #include "checkpoint/inspect.h"
 #include "checkpoint/load_progress.h"
@@ -113,6 +116,21 @@ std::vector<MemoryLine> memory_lines(const RankMemory& planned, const std::map<i
     }
   }
   return lines;
+}
+
+// Each process brings its own ranks', equally many, and ends with everybody's.
+void share_memory(std::map<int, RankMemory>& memory, Processes& processes) {
+  struct Line {
+    int rank;
+    RankMemory taken;
+  };
+  static_assert(std::is_trivially_copyable_v<Line>);
+  std::vector<Line> mine;
+  for (const auto& [rank, taken] : memory) mine.push_back({rank, taken});
+  const std::vector<std::byte> gathered = processes.gather(std::as_bytes(std::span(mine)));
+  std::vector<Line> all(gathered.size() / sizeof(Line));
+  std::memcpy(all.data(), gathered.data(), gathered.size());
+  for (const Line& line : all) memory[line.rank] = line.taken;
 }
 
 std::string describe_sharing(const MemoryPlan& plan) {
@@ -321,6 +339,8 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
         std::move(communicators), [&](Communicator& host) { return make_rank(&host); }, kRankDeadline);
     if (loading) TS_TRY(loading->arrive(group ? Result<void>() : Result<void>(group.error())));
     TS_TRY(runner, std::move(group));
+    loading.reset();
+    if (processes != nullptr) share_memory(launched.memory, *processes);
   }
   progress.finish();
   checkpoint.drop_pages();

@@ -55,7 +55,7 @@ std::string describe(const MemoryPlan& plan);  // several lines, for --dry-run a
 struct LaunchedEngine {
   ModelConfig config;
   MemoryPlan plan;
-  std::map<int, RankMemory> memory;  // what the ranks of this process have really taken
+  std::map<int, RankMemory> memory;  // what each rank has really taken, those of other processes too
   std::unique_ptr<Engine> engine;    // of process 0
   // Of the other processes: their ranks, and where their plans come from.
   struct Follower {

@@ -76,6 +76,12 @@ std::unique_ptr<Rendezvous> Processes::loading() {
   return std::make_unique<Rendezvous>(*start_, "process", kLoadingInterval);
 }
 
+std::vector<std::byte> Processes::gather(std::span<const std::byte> mine) {
+  std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(count()));
+  start_->all_gather(mine.data(), all.data(), mine.size());
+  return all;
+}
+
 std::unique_ptr<MessageSender> Processes::sender(std::function<void(const std::string&)> on_lost) {
   MpiChannelOptions options;
   options.on_lost = std::move(on_lost);
@@ -108,6 +114,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> Processes::communicators(int,
   return std::vector<std::unique_ptr<Communicator>>();
 }
 std::unique_ptr<Rendezvous> Processes::loading() { return nullptr; }
+std::vector<std::byte> Processes::gather(std::span<const std::byte>) { return {}; }
 std::unique_ptr<MessageSender> Processes::sender(std::function<void(const std::string&)>) { return nullptr; }
 std::unique_ptr<MessageReceiver> Processes::receiver() { return nullptr; }
 bool Processes::finish() { return true; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -43,6 +44,8 @@ class Processes {
   Result<std::vector<std::unique_ptr<Communicator>>> communicators(int ranks_each,
                                                                    std::chrono::milliseconds deadline);
   std::unique_ptr<Rendezvous> loading();
+  // What each process has, as many bytes from everybody, in order of process. Not while `loading()` lives.
+  std::vector<std::byte> gather(std::span<const std::byte> mine);
   std::unique_ptr<MessageSender> sender(std::function<void(const std::string&)> on_lost);  // process 0
   std::unique_ptr<MessageReceiver> receiver();                                             // the others
 
