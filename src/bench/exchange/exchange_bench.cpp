@@ -215,15 +215,20 @@ Result<ExchangeReport> measure_exchanges(const ExchangeBenchOptions& options) {
         Layout::start(checkpoint, options,
                       {.context_ranks = context_ranks, .elastic = true, .context = options.elastic_context}));
   }
+  for (std::int32_t round = 0; round < options.rounds; ++round) {
+    for (const auto& layout : layouts) layout->take_steps(options.steps);
+  }
+  // Each pair in both orders: who comes second finds warmer caches, and clocks that have sunk.
   std::vector<double> clocks, cpus;
-  for (std::int32_t round = 0; round < options.rounds + options.elastic_rounds; ++round) {
-    std::vector<Layout::Turn> turns;
-    const auto first = round < options.rounds ? layouts.begin() : layouts.end() - 2;
-    for (auto layout = first; layout != layouts.end(); ++layout)
-      turns.push_back((*layout)->take_steps(options.steps));
-    const Layout::Turn& alone = turns[turns.size() - 2];
-    clocks.push_back(turns.back().clock / alone.clock);
-    cpus.push_back(turns.back().cpu / alone.cpu);
+  Layout& alone = **(layouts.end() - 2);
+  Layout& elastic = *layouts.back();
+  for (std::int32_t round = 0; round < options.elastic_rounds; ++round) {
+    Layout::Turn a, b;
+    if (round % 2 == 0) a = alone.take_steps(options.steps);
+    b = elastic.take_steps(options.steps);
+    if (round % 2 == 1) a = alone.take_steps(options.steps);
+    clocks.push_back(b.clock / a.clock);
+    cpus.push_back(b.cpu / a.cpu);
   }
   for (const auto& layout : layouts) report.rows.push_back(layout->row(layout->alone()));
   report.elastic_quotient = median(clocks);

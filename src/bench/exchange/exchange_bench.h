@@ -21,7 +21,7 @@ struct ExchangeBenchOptions {
   std::int32_t context = 1024;         // tokens of each at the beginning
   std::int32_t elastic_context = 128;  // likewise of the short sequences that elastic mode replicates
   std::int32_t rounds = 8;             // turns of each layout
-  std::int32_t elastic_rounds = 30;    // further turns of the two layouts of short sequences
+  std::int32_t elastic_rounds = 60;    // further turns of the two layouts of short sequences
   std::int32_t steps = 4;              // of a turn
 };
 
