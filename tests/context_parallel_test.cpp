@@ -113,19 +113,24 @@ INSTANTIATE_TEST_SUITE_P(ContextParallel, Layouts, testing::Values(Layout{2, 2},
 // 64 hex digits to repeat after thousands of tokens: whatever the model makes of it, it makes the same at
 // every D.
 TEST(ContextParallel, ALongCopyPromptGivesTheSameAnswerAtEveryD) {
-  constexpr std::size_t kLength = 4000;
+  constexpr std::int32_t kLength = 4000;
   std::vector<std::int32_t> prompt;
   for (const GoldenPrompt& golden : golden_prompts()) {
     if (golden.name != "len1500") continue;
-    while (prompt.size() < kLength) prompt.insert(prompt.end(), golden.ids.begin(), golden.ids.end());
+    while (std::ssize(prompt) < kLength) prompt.insert(prompt.end(), golden.ids.begin(), golden.ids.end());
   }
   prompt.resize(kLength);
   for (std::int32_t i = 0; i < 64; ++i) prompt.push_back(3 + i * 7 % 16);
-  ScheduledModel one(options_of({1, 1}));
+  const auto long_context = [](const Layout& layout) {
+    ScheduledModel::Options options = options_of(layout);
+    options.model.max_model_len = kLength + 192;
+    return options;
+  };
+  ScheduledModel one(long_context({1, 1}));
   const std::vector<std::int32_t> answer = one.generate(prompt, 64);
   ASSERT_EQ(answer.size(), 64U);
   for (const Layout& layout : {Layout{2, 2}, Layout{4, 4}, Layout{8, 8}}) {
-    ScheduledModel many(options_of(layout));
+    ScheduledModel many(long_context(layout));
     EXPECT_EQ(many.generate(prompt, 64), answer) << layout;
   }
 }

@@ -14,7 +14,6 @@
 namespace tessera::test {
 namespace {
 
-constexpr std::int32_t kMaxModelLen = 2048;
 constexpr std::chrono::milliseconds kDeadline{60'000};
 
 }  // namespace
@@ -26,11 +25,11 @@ TinyModel load_tiny(const TinyOptions& tiny) {
   TinyModel result;
   result.options = {.max_num_seqs = 4,
                     .max_num_batched_tokens = 2048,
-                    .max_model_len = kMaxModelLen,
+                    .max_model_len = tiny.max_model_len,
                     .block_size = tiny.block_size,
                     .kv_blocks = tiny.kv_blocks > 0
                                      ? tiny.kv_blocks
-                                     : (kMaxModelLen + tiny.block_size - 1) / tiny.block_size + 3,
+                                     : (tiny.max_model_len + tiny.block_size - 1) / tiny.block_size + 3,
                     .dcp_ranks = tiny.dcp_ranks,
                     .gather_rows = tiny.gather_rows,
                     .kv_format = tiny.kv_format,

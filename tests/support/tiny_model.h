@@ -18,6 +18,7 @@ struct TinyOptions {
   int dcp_ranks = 1;
   DcpExchange exchange = DcpExchange::kAllToAll;
   std::int32_t gather_rows = 4096;
+  std::int32_t max_model_len = 2048;
   std::int32_t kv_blocks = 0;  // on each rank; 0: enough for one longest sequence
   KvFormat kv_format = KvFormat::kF32;
   std::int32_t block_size = 64;
