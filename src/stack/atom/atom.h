@@ -12,6 +12,7 @@
 
 #include "stack/atom/section.h"
 #include "stack/git/line_diff.h"
+#include "stack/progress.h"
 #include "stack/tree.h"
 
 namespace tessera::stack {
@@ -91,6 +92,7 @@ struct Listing {
 struct ListingOptions {
   DiffAlgorithm algorithm = DiffAlgorithm::kMyers;
   std::uint64_t text_limit = std::uint64_t{512} << 20;  // bytes; larger files are moved whole
+  StageProgress progress{};                             // not part of the fingerprint
 };
 
 // What a block changes, wherever it stands: its removed and added bytes, slid up through the base when it can

@@ -243,7 +243,9 @@ Result<Listing> make_listing(const Tree& base, const Tree& tree, const BlobStore
   Lister lister(base, blobs, options);
   auto before = base.entries.begin();
   auto after = tree.entries.begin();
+  Stage stage(options.progress, "comparing files", std::max(base.entries.size(), tree.entries.size()));
   while (before != base.entries.end() || after != tree.entries.end()) {
+    if (before != base.entries.end()) stage.step();
     const bool only_before =
         after == tree.entries.end() || (before != base.entries.end() && before->path < after->path);
     const bool only_after = !only_before && (before == base.entries.end() || after->path < before->path);

@@ -31,7 +31,7 @@ Result<bool> tree_has(Repository& repository, const Commit& commit, const Tree& 
 
 Result<Exit> run_absorb(const AbsorbOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(Workspace old, open_workspace(path));
+  TS_TRY(Workspace old, open_workspace(path, session.progress()));
   SourceSpec spec;
   if (options.tree.empty()) {
     TS_TRY(spec, source_of_plan(old.file));
@@ -43,7 +43,8 @@ Result<Exit> run_absorb(const AbsorbOptions& options, const Session& session) {
   const auto open_with = [&](const std::string& text) -> Result<Workspace> {
     TS_TRY(Plan plan, read_plan(text, old.plan_name()));
     TS_TRY(Repository again, Repository::open(old.file.beside(plan.repository)));
-    return make_workspace(PlanFile{path, text, std::move(plan)}, std::move(again), read.tree);
+    return make_workspace(PlanFile{path, text, std::move(plan)}, std::move(again), read.tree,
+                          session.progress());
   };
   TS_TRY(const Workspace fresh, open_with(old.file.text));
   TS_TRY(const Absorption found, absorb(old, fresh));

@@ -49,7 +49,7 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
   Tree tree;
   if (with_plan) {
     TS_TRY(const std::string path, session.plan_path());
-    TS_TRY(Workspace opened, open_workspace(path));
+    TS_TRY(Workspace opened, open_workspace(path, session.progress()));
     workspace.emplace(std::move(opened));
     stated = workspace->base.id;
     tree = workspace->ruled.tree;
@@ -96,10 +96,7 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
   }
   if (with_plan) search.own_branches = "refs/heads/" + workspace->plan().prefix + "/";
   TS_TRY(search.own_commit, own_commit(repository, with_plan ? workspace->plan().source : options.tree));
-  ProgressLine line(session);
-  search.progress = [&](std::uint64_t done, std::uint64_t total) {
-    line.show("base candidates", done, total);
-  };
+  search.progress = session.progress();
   TS_TRY(const std::vector<BaseCandidate> bases, find_bases(repository, *tree_id, search));
   std::vector<std::vector<std::string>> rows = {{"files", "lines", "commit", "found by", "subject"}};
   nlohmann::ordered_json candidates = nlohmann::ordered_json::array();

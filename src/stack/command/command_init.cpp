@@ -113,13 +113,14 @@ Result<Exit> run_init(const InitOptions& options, const Session& session) {
               .author = user.name + " <" + user.email + ">"};
   std::string text = plan_text(draft);
   TS_TRY(Plan plan, read_plan(text, path));
-  TS_TRY(Workspace workspace,
-         make_workspace(PlanFile{path, text, std::move(plan)}, std::move(repository), read.tree));
+  TS_TRY(Workspace workspace, make_workspace(PlanFile{path, text, std::move(plan)}, std::move(repository),
+                                             read.tree, session.progress()));
   PlanEditor editor(text);
   TS_TRY(editor.set("tree", "listing", workspace.listing.fingerprint));
   if (!session.dry_run) {
     TS_TRY(freeze_tree(workspace.repository, workspace.plan(), read.tree));
-    (void)WordIndex::of(workspace.base_tree, workspace.repository);  // so that later runs find it
+    (void)WordIndex::of(workspace.base_tree, workspace.repository,
+                        session.progress());  // so that later runs find it
     TS_TRY(save_text(path, editor.text()));
   }
 

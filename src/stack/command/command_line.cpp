@@ -287,17 +287,18 @@ int run_command_line(const CommandLineInputs& inputs) {
     const int code = app.exit(stop, inputs.out, inputs.err);
     return code == 0 ? 0 : static_cast<int>(Exit::kUsage);
   }
-  const Session session{.out = inputs.out,
-                        .err = inputs.err,
-                        .plan = verbs.plan,
-                        .json = verbs.json,
-                        .dry_run = verbs.dry_run,
-                        .quiet = verbs.quiet,
-                        .shows_progress = inputs.err_is_terminal,
-                        .now = inputs.now,
-                        .seconds = inputs.seconds,
-                        .wait = inputs.wait,
-                        .github_token = inputs.github_token};
+  const bool shows_progress = inputs.err_is_terminal && !verbs.quiet && inputs.seconds;
+  const Session session{
+      .out = inputs.out,
+      .err = inputs.err,
+      .plan = verbs.plan,
+      .json = verbs.json,
+      .dry_run = verbs.dry_run,
+      .quiet = verbs.quiet,
+      .progress_line = shows_progress ? std::make_shared<ProgressLine>(inputs.err, inputs.seconds) : nullptr,
+      .now = inputs.now,
+      .wait = inputs.wait,
+      .github_token = inputs.github_token};
   const Result<Exit> done = verbs.chosen(session);
   return static_cast<int>(done ? *done : report(session, done.error()));
 }

@@ -172,6 +172,68 @@ TEST_F(CommandLine, AMovedBranchStopsTheRunAndForceOverwritesIt) {
   EXPECT_EQ(run({"split", "--force"}).code, 0);
 }
 
+// Every verb, on a terminal and with a clock that runs over a second each time that somebody looks.
+TEST_F(CommandLine, WhatTakesOverASecondShowsHowFarItIs) {
+  init();
+  repository_.git("checkout -q -b upstream");
+  repository_.write("other.py", "y = 1\n");
+  repository_.commit("upstream");
+  repository_.git("checkout -q main");
+  const auto typed = [&](const std::vector<std::string>& arguments, double tick, bool is_terminal) {
+    std::ostringstream out;
+    std::ostringstream err;
+    double time = 0;
+    std::vector<std::string> all = {"--plan", plan()};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    (void)run_command_line({.arguments = all,
+                            .out = out,
+                            .err = err,
+                            .err_is_terminal = is_terminal,
+                            .now = [] { return std::string("2026-01-01T00:00:00Z"); },
+                            .seconds = [&] { return time += tick; }});
+    return err.str();
+  };
+  const std::string tree = "dir:" + tree_.path().string();
+  const std::vector<std::vector<std::string>> verbs = {
+      {"init", "--force", "--repo", repository_.path(), "--base", base_, "--tree", tree, "--name", "demo"},
+      {"init", "--refresh"},
+      {"doctor"},
+      {"list"},
+      {"suggest"},
+      {"plan", "check"},
+      {"plan", "graph"},
+      {"split"},
+      {"integrate"},
+      {"verify"},
+      {"verify", "--tree", tree},
+      {"upstream", "--at", "upstream"},
+      {"absorb", "--tree", tree},
+      {"report"},
+      {"export", "--output", work_ / "mails"},
+      {"pr"},
+      {"suggest", "--from-commits", "main..upstream"},
+      {"rebase", "--onto", "upstream"}};
+  for (const std::vector<std::string>& verb : verbs) {
+    const std::string slow = typed(verb, 1.1, true);
+    EXPECT_THAT(slow, HasSubstr(verb[0] == "init" ? "\r\x1b[K" : " %")) << verb[0];
+    // Whatever else is printed begins on an empty line, and nothing stays behind.
+    const std::string erased = "\r\x1b[K";
+    for (const char* word : {"warning: ", "error: "}) {
+      for (std::size_t at = slow.find(word); at != std::string::npos; at = slow.find(word, at + 1)) {
+        if (at > 0) {
+          EXPECT_TRUE(slow[at - 1] == '\n' || slow.substr(0, at).ends_with(erased)) << slow;
+        }
+      }
+    }
+    EXPECT_TRUE(slow.ends_with(erased) || slow.ends_with('\n')) << verb[0] << ": " << slow;
+    std::vector<std::string> quiet = verb;
+    quiet.push_back("--quiet");
+    for (const std::string& silent :
+         {typed(verb, 1.1, false), typed(verb, 0.0, true), typed(quiet, 1.1, true)})
+      EXPECT_THAT(silent, Not(HasSubstr("\x1b"))) << verb[0];
+  }
+}
+
 TEST_F(CommandLine, DryRunsChangeNothing) {
   init();
   buckets();

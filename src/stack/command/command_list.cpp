@@ -21,7 +21,7 @@ bool path_wanted(const std::vector<std::string>& paths, const std::string& path)
 
 Result<Exit> run_list(const ListOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(const Workspace workspace, open_workspace(path));
+  TS_TRY(const Workspace workspace, open_workspace(path, session.progress()));
   const Listing& listing = workspace.listing;
   std::optional<std::int32_t> bucket;
   if (!options.bucket.empty()) {
@@ -75,7 +75,7 @@ Result<Exit> run_list(const ListOptions& options, const Session& session) {
 
 Result<Exit> run_show(const ShowOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(const Workspace workspace, open_workspace(path));
+  TS_TRY(const Workspace workspace, open_workspace(path, session.progress()));
   const Listing& listing = workspace.listing;
   if (options.ids.empty())
     return Error{ErrorKind::kInvalidArgument, "show",

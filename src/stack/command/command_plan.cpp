@@ -43,7 +43,7 @@ std::vector<std::string> pins_of(const Workspace& workspace, const EqualAtoms& e
 
 Result<Exit> run_plan_check(const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(const Workspace workspace, open_workspace(path));
+  TS_TRY(const Workspace workspace, open_workspace(path, session.progress()));
   const Graph graph = graph_of(workspace);
   TS_TRY(check_identity(workspace, graph));
   std::vector<Error> errors = workspace.claims.errors;
@@ -90,7 +90,7 @@ Result<Exit> run_plan_check(const Session& session) {
 
 Result<Exit> run_plan_pin(const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(Workspace workspace, open_workspace(path));
+  TS_TRY(Workspace workspace, open_workspace(path, session.progress()));
   if (!workspace.claims.errors.empty()) return workspace.claims.errors.front();
   PlanEditor editor(workspace.file.text);
   const EqualAtoms equal(workspace.listing);
@@ -133,7 +133,7 @@ Result<Exit> run_plan_loosen(const Session& session) {
 
 Result<Exit> run_plan_graph(const std::string& format, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(const Workspace workspace, open_workspace(path));
+  TS_TRY(const Workspace workspace, open_workspace(path, session.progress()));
   const Graph graph = graph_of(workspace);
   const Plan& plan = workspace.plan();
   if (format == "dot") {

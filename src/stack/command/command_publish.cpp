@@ -13,7 +13,7 @@
 namespace tessera::stack {
 Result<Exit> run_report(const ReportOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(const Workspace workspace, open_workspace(path));
+  TS_TRY(const Workspace workspace, open_workspace(path, session.progress()));
   if (workspace.has_no_difference()) {
     // Nothing to compose, hence no integration to compare: one line says all.
     const Document document = report_document({.plan = workspace.plan().name});
@@ -92,7 +92,7 @@ Result<Exit> run_export(const ExportOptions& options, const Session& session) {
 
 Result<Exit> run_show_patches(const std::vector<std::string>& patches, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(const Workspace workspace, open_workspace(path));
+  TS_TRY(const Workspace workspace, open_workspace(path, session.progress()));
   std::vector<NamedText> texts;
   for (const std::string& file : patches) {
     TS_TRY(std::string text, load_text(file));

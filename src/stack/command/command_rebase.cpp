@@ -103,7 +103,8 @@ Result<Exit> run_rebase(const RebaseOptions& options, const Session& session) {
     TS_TRY(Plan plan, read_plan(text, std::filesystem::path(path).filename().string()));
     TS_TRY(Repository again, Repository::open(file.beside(plan.repository)));
     TS_TRY(Tree tree, read_frozen(again, plan));
-    return make_workspace(PlanFile{path, text, std::move(plan)}, std::move(again), std::move(tree));
+    return make_workspace(PlanFile{path, text, std::move(plan)}, std::move(again), std::move(tree),
+                          session.progress());
   };
   TS_TRY(Workspace workspace, open(editor.text()));
   TS_TRY(TargetGround target, ground_on(workspace, workspace.target));

@@ -23,7 +23,7 @@ struct Composed {
 
 Result<Composed> compose_all(const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(Workspace workspace, open_workspace(path));
+  TS_TRY(Workspace workspace, open_workspace(path, session.progress()));
   if (!workspace.claims.errors.empty()) return workspace.claims.errors.front();
   Graph graph = graph_of(workspace);
   if (!graph.errors.empty()) {
@@ -62,7 +62,10 @@ Result<Exit> run_split(const SplitOptions& options, const Session& session) {
   bool checks_pass = true;
   std::size_t conflicts = 0;
   std::size_t next = 0;
+  const StageProgress progress = session.progress();
+  Stage stage(progress, "checks", options.check ? all.composition.topics.size() : 0);
   for (const Topic& topic : all.composition.topics) {
+    if (options.check) stage.step();
     const Bucket& bucket = plan.buckets[static_cast<std::size_t>(topic.bucket)];
     Outcome outcome = Outcome::kEmpty;
     if (!topic.conflicts.empty()) {

@@ -11,7 +11,7 @@ namespace tessera::stack {
 
 Result<Exit> run_suggest(const SuggestOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(Workspace workspace, open_workspace(path));
+  TS_TRY(Workspace workspace, open_workspace(path, session.progress()));
   Suggestion suggestion;
   if (options.from_commits.empty()) {
     suggestion = suggest_by_files(workspace);

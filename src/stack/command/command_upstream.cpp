@@ -61,8 +61,7 @@ struct CommitAnswer {
   }
 };
 
-Result<CommitAnswer> look_at_commits(Workspace& workspace, const std::string& range, const Commit& target,
-                                     ProgressLine& line) {
+Result<CommitAnswer> look_at_commits(Workspace& workspace, const std::string& range, const Commit& target) {
   CommitAnswer answer;
   const Repository& repository = workspace.repository;
   TS_TRY(std::vector<ForkChange> changes, changes_of_buckets(workspace));
@@ -71,13 +70,12 @@ Result<CommitAnswer> look_at_commits(Workspace& workspace, const std::string& ra
     TS_TRY(std::vector<ForkChange> own, changes_of_commits(repository, ends.from, ends.to));
     std::ranges::move(own, std::back_inserter(changes));
     TS_TRY(const std::vector<Commit> line_of_commits, first_parents(repository, ends.from, ends.to));
-    TS_TRY(const std::vector<CancelledPair> pairs, find_cancelled(repository, ends.from, line_of_commits));
+    TS_TRY(const std::vector<CancelledPair> pairs,
+           find_cancelled(repository, ends.from, line_of_commits, workspace.progress));
     for (const CancelledPair& pair : pairs) answer.cancelled.push_back(sentence_of(pair, line_of_commits));
   }
   if (changes.empty()) return answer;
-  const auto matches =
-      match_commits(repository, changes, workspace.base.id, target.id,
-                    [&](std::uint64_t done, std::uint64_t total) { line.show("commits", done, total); });
+  const auto matches = match_commits(repository, changes, workspace.base.id, target.id, workspace.progress);
   if (!matches) return answer;  // a shallow history: nothing can be compared, and levels by atom stand
   std::map<CommitEvidence, std::size_t> counts;
   std::size_t matched = 0;
@@ -115,15 +113,11 @@ Result<CommitAnswer> look_at_commits(Workspace& workspace, const std::string& ra
 
 Result<Exit> run_upstream(const UpstreamOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(Workspace workspace, open_workspace(path));
+  TS_TRY(Workspace workspace, open_workspace(path, session.progress()));
   TS_TRY(const Oid id, workspace.repository.resolve_commit(options.at));
   TS_TRY(const Commit target, workspace.repository.read_commit(id));
-  ProgressLine line(session);
-  TS_TRY(const std::vector<UpstreamFinding> findings,
-         find_upstream(workspace, target, [&](std::uint64_t done, std::uint64_t total) {
-           line.show("who brought it", done, total);
-         }));
-  TS_TRY(const CommitAnswer commits, look_at_commits(workspace, options.from_commits, target, line));
+  TS_TRY(const std::vector<UpstreamFinding> findings, find_upstream(workspace, target));
+  TS_TRY(const CommitAnswer commits, look_at_commits(workspace, options.from_commits, target));
   std::map<UpstreamLevel, std::int64_t> counts;
   std::vector<std::vector<std::string>> rows;
   nlohmann::ordered_json found = nlohmann::ordered_json::array();

@@ -142,7 +142,8 @@ Result<Verification> verify_workspace(Workspace& workspace, const Graph& graph, 
                               .rules = is_raw ? parity_rules(workspace.plan()) : std::vector<ParityRule>{},
                               .is_ahead = planned && !workspace.plan().ahead.empty()
                                               ? std::function<bool(std::string_view)>(is_ahead)
-                                              : std::function<bool(std::string_view)>()});
+                                              : std::function<bool(std::string_view)>(),
+                              .progress = session.progress()});
   const std::vector<Expectation> expectations = expectations_of(workspace);
   out.on_tree = check_expectations(expectations, out.tree, workspace.repository);
   out.on_integration = check_expectations(expectations, out.integration, workspace.repository);
@@ -153,7 +154,7 @@ Result<Verification> verify_workspace(Workspace& workspace, const Graph& graph, 
 
 Result<Exit> run_verify(const VerifyOptions& options, const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(Workspace workspace, open_workspace(path));
+  TS_TRY(Workspace workspace, open_workspace(path, session.progress()));
   const Graph graph = graph_of(workspace);
   TS_TRY(check_identity(workspace, graph));
   TS_TRY(const Ground ground, target_ground(workspace));

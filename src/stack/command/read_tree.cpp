@@ -10,11 +10,13 @@
 namespace tessera::stack {
 namespace {
 
-Result<SourceTree> read_git(Repository& repository, const SourceSpec& spec) {
+Result<SourceTree> read_git(Repository& repository, const SourceSpec& spec, const StageProgress& progress) {
   TS_TRY(const Repository source, Repository::open(spec.location));
   TS_TRY(const Oid commit, source.resolve_commit(spec.ref.empty() ? "HEAD" : spec.ref));
   TS_TRY(Tree tree, source.read_tree(commit, spec.path));
+  Stage stage(progress, "objects", tree.entries.size());
   for (TreeEntry& entry : tree.entries) {
+    stage.step();
     if (entry.mode == FileMode::kGitlink || entry.unreadable || repository.contains(entry.oid)) continue;
     TS_TRY(const std::string bytes, source.read(entry.oid));
     TS_TRY(repository.write(bytes));
@@ -25,15 +27,13 @@ Result<SourceTree> read_git(Repository& repository, const SourceSpec& spec) {
 }  // namespace
 
 Result<SourceTree> read_tree_into(Repository& repository, const SourceSpec& spec, const Session& session) {
-  if (spec.kind == SourceKind::kGit) return read_git(repository, spec);
-  ProgressLine line(session);
+  if (spec.kind == SourceKind::kGit) return read_git(repository, spec, session.progress());
   ReadOptions options;
   options.blobs = &repository;
   options.want = [&](std::string_view, const Oid& oid) { return !repository.contains(oid); };
-  options.progress = [&](const Progress& progress) {
-    line.show(progress.what, progress.done, progress.total);
-  };
+  options.progress = session.progress();
   TS_TRY(SourceTree read, read_source(spec, options));
+  if (session.progress_line) session.progress_line->clear();
   std::vector<TreeEntry> kept;
   for (TreeEntry& entry : read.tree.entries) {
     if (entry.oid == Oid{}) {

@@ -60,8 +60,12 @@ class Collector {
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
       if (plan_.buckets[b].kind == BucketKind::kDrop) order.push_back(static_cast<std::int32_t>(b));
     }
-    for (const std::int32_t bucket : order) {
-      TS_TRY(add_bucket(bucket));
+    {
+      Stage stage(workspace_.progress, "topics of the report", order.size());
+      for (const std::int32_t bucket : order) {
+        stage.step();
+        TS_TRY(add_bucket(bucket));
+      }
     }
     report_.map.target = short_of(workspace_.target.id);
     report_.map.integration =
@@ -278,7 +282,7 @@ class Collector {
 
 Result<StackState> open_state(const Session& session) {
   TS_TRY(const std::string path, session.plan_path());
-  TS_TRY(Workspace workspace, open_workspace(path));
+  TS_TRY(Workspace workspace, open_workspace(path, session.progress()));
   if (!workspace.claims.errors.empty()) return workspace.claims.errors.front();
   Graph graph = graph_of(workspace);
   if (!graph.errors.empty()) return graph.errors.front();

@@ -25,11 +25,22 @@ Result<std::string> Session::plan_path() const {
                "names another."};
 }
 
+StageProgress Session::progress() const {
+  if (!progress_line) return {};
+  return [line = progress_line](std::string_view stage, std::uint64_t done, std::uint64_t total) {
+    line->show(stage, done, total);
+  };
+}
+
 void Session::say(std::string_view line) const {
+  if (progress_line) progress_line->clear();
   if (!json && !quiet) out << line << '\n';
 }
 
-void Session::warn(std::string_view sentence) const { err << "warning: " << printable(sentence) << '\n'; }
+void Session::warn(std::string_view sentence) const {
+  if (progress_line) progress_line->clear();
+  err << "warning: " << printable(sentence) << '\n';
+}
 
 void Session::answer(std::string_view command, const nlohmann::ordered_json& body) const {
   if (!json) return;
@@ -50,6 +61,7 @@ Exit exit_of(const Error& error) {
 }
 
 Exit report(const Session& session, const Error& error) {
+  if (session.progress_line) session.progress_line->clear();
   session.err << "error: " << printable(error.message()) << '\n';
   session.answer(
       "error",
@@ -57,20 +69,21 @@ Exit report(const Session& session, const Error& error) {
   return exit_of(error);
 }
 
-ProgressLine::ProgressLine(const Session& session)
-    : session_(session), started_(session.seconds ? session.seconds() : 0) {}
+ProgressLine::ProgressLine(std::ostream& err, std::function<double()> seconds)
+    : err_(err), seconds_(std::move(seconds)), started_(seconds_()) {}
 
-ProgressLine::~ProgressLine() {
-  if (is_shown_) session_.err << "\r\x1b[K" << std::flush;
+void ProgressLine::clear() {
+  if (is_shown_) err_ << "\r\x1b[K" << std::flush;
+  is_shown_ = false;
 }
 
 void ProgressLine::show(std::string_view what, std::uint64_t done, std::uint64_t total) {
-  if (!session_.shows_progress || session_.quiet || !session_.seconds) return;
-  const double now = session_.seconds();
+  if (total > 0 && done == total) return clear();
+  const double now = seconds_();
   if (now - started_ < 1.0 || now - last_ < 0.2) return;
   last_ = now;
   is_shown_ = true;
-  session_.err << "\r\x1b[K" << printable(what);
+  err_ << "\r\x1b[K" << printable(what);
   char text[64];
   if (total > 0) {
     std::snprintf(text, sizeof text, " %3.0f %%",
@@ -78,7 +91,7 @@ void ProgressLine::show(std::string_view what, std::uint64_t done, std::uint64_t
   } else {
     std::snprintf(text, sizeof text, " %.0f MiB", static_cast<double>(done) / (1 << 20));
   }
-  session_.err << text << std::flush;
+  err_ << text << std::flush;
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "stack/progress.h"
 
 namespace tessera::stack {
 
@@ -25,6 +27,22 @@ enum class Exit : std::int32_t {
   kBug = 5,       // a promise of our own did not hold
 };
 
+// Shows on a terminal how far something is that takes more than a second after the start; silent before.
+class ProgressLine {
+ public:
+  ProgressLine(std::ostream& err, std::function<double()> seconds);
+  void show(std::string_view what, std::uint64_t done, std::uint64_t total);
+  // Removes the line, so that something else can be printed.
+  void clear();
+
+ private:
+  std::ostream& err_;
+  std::function<double()> seconds_;
+  double started_;
+  double last_ = 0;
+  bool is_shown_ = false;
+};
+
 struct Session {
   std::ostream& out;
   std::ostream& err;
@@ -32,14 +50,16 @@ struct Session {
   bool json = false;
   bool dry_run = false;
   bool quiet = false;
-  bool shows_progress = false;         // stderr is a terminal
+  // Shared with whom `progress` goes to; null when stderr is no terminal, or with --quiet.
+  std::shared_ptr<ProgressLine> progress_line{};
   std::function<std::string()> now{};  // ISO 8601, UTC
-  std::function<double()> seconds{};   // a clock that never goes back
   std::function<void(double)> wait{};  // seconds
   std::string github_token{};          // never printed
 
   // The plan's path.
   Result<std::string> plan_path() const;
+  // For whatever may take over a second.
+  StageProgress progress() const;
   // A line for people: not with --json or --quiet.
   void say(std::string_view line) const;
   // A sentence that matters although the run goes on; on stderr, also with --quiet.
@@ -51,20 +71,6 @@ struct Session {
 Exit exit_of(const Error& error);
 // Prints the error (as JSON on stdout with --json) and gives its exit code.
 Exit report(const Session& session, const Error& error);
-
-// Shows how far something is that takes more than a second; silent otherwise.
-class ProgressLine {
- public:
-  explicit ProgressLine(const Session& session);
-  ~ProgressLine();
-  void show(std::string_view what, std::uint64_t done, std::uint64_t total);
-
- private:
-  const Session& session_;
-  double started_ = 0;
-  double last_ = 0;
-  bool is_shown_ = false;
-};
 
 // Columns for people: pads all but the last, escapes control characters.
 std::string table(const std::vector<std::vector<std::string>>& rows);

@@ -37,7 +37,9 @@ class TopicWriter {
 
   Result<Composition> write() {
     Composition out;
+    Stage stage(workspace_.progress, "composing topics", graph_.order.size());
     for (const std::int32_t bucket : graph_.order) {
+      stage.step();
       TS_TRY(Topic topic, write_topic(bucket));
       by_bucket_[bucket] = topic;
       out.topics.push_back(std::move(topic));
@@ -54,7 +56,9 @@ class TopicWriter {
   Result<TopicLine> line_up(const std::vector<Topic>& topics, std::string ref, BranchShape shape) {
     TopicLine line{.ref = std::move(ref), .commit = workspace_.target.id, .tree = workspace_.target.tree};
     std::vector<std::int32_t> done;
+    Stage stage(workspace_.progress, "composing the line", topics.size());
     for (const Topic& topic : topics) {
+      stage.step();
       done.push_back(topic.bucket);
       if (topic.is_empty) continue;
       TS_TRY(const TreeComposer::Composed composed, compose(set_of(done)));

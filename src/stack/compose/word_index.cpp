@@ -23,7 +23,7 @@ std::uint64_t hash_of(std::string_view word) {
 
 }  // namespace
 
-WordIndex WordIndex::of(const Tree& tree, const Repository& repository) {
+WordIndex WordIndex::of(const Tree& tree, const Repository& repository, const StageProgress& progress) {
   WordIndex index;
   const std::string folder = repository.path() + "tessera-stack/";
   const std::string path = folder + "words-" + tree.digest.substr(tree.digest.find(':') + 1);
@@ -35,7 +35,9 @@ WordIndex WordIndex::of(const Tree& tree, const Repository& repository) {
     return index;
   }
   std::unordered_set<std::uint64_t> seen;
+  Stage stage(progress, "names of the base", tree.entries.size());
   for (const TreeEntry& entry : tree.entries) {
+    stage.step();
     if (entry.unreadable || entry.size > kLargestFile || entry.mode == FileMode::kGitlink ||
         entry.mode == FileMode::kSymlink)
       continue;

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "stack/git/repository.h"
+#include "stack/progress.h"
 
 namespace tessera::stack {
 
@@ -32,7 +33,7 @@ class WordIndex {
  public:
   // Reads every file up to 1 MiB of the tree, or the cache `<git folder>/tessera-stack/words-<tree digest>`,
   // which it writes.
-  static WordIndex of(const Tree& tree, const Repository& repository);
+  static WordIndex of(const Tree& tree, const Repository& repository, const StageProgress& progress = {});
 
   bool contains(std::string_view word) const;
   std::size_t size() const { return hashes_.size(); }

@@ -17,7 +17,8 @@ std::string state_ref(const Plan& plan, std::string_view what) {
   return "refs/tessera-stack/" + plan.name + "/" + std::string(what);
 }
 
-Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_tree) {
+Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_tree,
+                                 StageProgress progress) {
   const Plan& plan = file.plan;
   TS_TRY(Commit base, repository.read_commit(*oid_from_hex(plan.base)));
   TS_TRY(Commit target, repository.read_commit(*oid_from_hex(plan.target)));
@@ -29,7 +30,8 @@ Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_
     if (error.where.starts_with("plan:")) error.where = name + error.where.substr(4);
     return error;
   }
-  TS_TRY(Listing listing, make_listing(base_tree, ruled->tree, repository, {.algorithm = plan.algorithm}));
+  TS_TRY(Listing listing, make_listing(base_tree, ruled->tree, repository,
+                                       {.algorithm = plan.algorithm, .progress = progress}));
   ClaimResolution claims = resolve_claims(plan, listing, name);
   TS_TRY(std::vector<EditRegion> regions, read_regions(plan, listing, claims.ownership, file.folder(), name));
   const bool stale = !plan.listing.empty() && plan.listing != listing.fingerprint;
@@ -43,10 +45,11 @@ Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_
                    .listing = std::move(listing),
                    .claims = std::move(claims),
                    .regions = std::move(regions),
-                   .listing_is_stale = stale};
+                   .listing_is_stale = stale,
+                   .progress = std::move(progress)};
 }
 
-Result<Workspace> open_workspace(const std::string& plan_path) {
+Result<Workspace> open_workspace(const std::string& plan_path, StageProgress progress) {
   TS_TRY(PlanFile file, load_plan(plan_path));
   TS_TRY(Repository repository, Repository::open(file.beside(file.plan.repository)));
   TS_TRY(Tree tree, read_frozen(repository, file.plan));
@@ -55,7 +58,7 @@ Result<Workspace> open_workspace(const std::string& plan_path) {
                  "The plan was made for the tree " + file.plan.digest + ", and " + tree.digest +
                      " is frozen; tessera-stack absorb --tree SOURCE brings a plan to another tree."};
   }
-  return make_workspace(std::move(file), std::move(repository), std::move(tree));
+  return make_workspace(std::move(file), std::move(repository), std::move(tree), std::move(progress));
 }
 
 Result<Oid> freeze_tree(Repository& repository, const Plan& plan, const Tree& tree) {
@@ -70,14 +73,16 @@ Graph graph_of(const Workspace& workspace) {
   // The index is made when the first new name is looked up: most plans with one bucket never ask.
   auto index = std::make_shared<std::optional<WordIndex>>();  // shared with the function that is copied into
                                                               // the inputs
-  Graph graph = make_graph({.plan = workspace.plan(),
-                            .listing = workspace.listing,
-                            .ownership = workspace.claims.ownership,
-                            .regions = workspace.regions,
-                            .is_in_base = [&workspace, index](std::string_view word) {
-                              if (!*index) *index = WordIndex::of(workspace.base_tree, workspace.repository);
-                              return (*index)->contains(word);
-                            }});
+  Graph graph =
+      make_graph({.plan = workspace.plan(),
+                  .listing = workspace.listing,
+                  .ownership = workspace.claims.ownership,
+                  .regions = workspace.regions,
+                  .is_in_base = [&workspace, index](std::string_view word) {
+                    if (!*index)
+                      *index = WordIndex::of(workspace.base_tree, workspace.repository, workspace.progress);
+                    return (*index)->contains(word);
+                  }});
   for (Error& error : graph.errors) {
     if (error.where.starts_with("plan:")) error.where = workspace.plan_name() + error.where.substr(4);
   }
@@ -89,7 +94,9 @@ Result<void> check_identity(const Workspace& workspace, const Graph& graph) {
   const Composer composer(workspace.listing, workspace.claims.ownership, workspace.regions, graph.rank,
                           ground);
   const BucketSet all{std::vector<bool>(workspace.plan().buckets.size(), true), true};
+  Stage stage(workspace.progress, "proving the listing", workspace.listing.files.size());
   for (std::size_t i = 0; i < workspace.listing.files.size(); ++i) {
+    stage.step();
     const FileChange& file = workspace.listing.files[i];
     const ComposedFile composed = composer.compose(i, all);
     const bool mode_fits = file.after ? composed.mode == file.after->mode : !composed.mode;

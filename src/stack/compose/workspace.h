@@ -13,6 +13,7 @@
 #include "stack/plan/ownership.h"
 #include "stack/plan/path_rules.h"
 #include "stack/plan/plan_file.h"
+#include "stack/progress.h"
 
 namespace tessera::stack {
 
@@ -28,7 +29,8 @@ struct Workspace {
   ClaimResolution claims;
   std::vector<EditRegion> regions;
   bool listing_is_stale =
-      false;  // the plan's fingerprint is of another listing (rules or options were edited)
+      false;                 // the plan's fingerprint is of another listing (rules or options were edited)
+  StageProgress progress{};  // told by whatever works on it and may take over a second
 
   const Plan& plan() const { return file.plan; }
   // Every path of the tree has been compared and is as in the base: nothing to split or integrate.
@@ -41,9 +43,10 @@ struct Workspace {
 std::string state_ref(const Plan& plan, std::string_view what);
 
 // Reads the frozen tree by its ref; a tree whose digest is not the plan's is refused.
-Result<Workspace> open_workspace(const std::string& plan_path);
+Result<Workspace> open_workspace(const std::string& plan_path, StageProgress progress = {});
 // The same from a plan that is not on disk yet, with a given tree.
-Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_tree);
+Result<Workspace> make_workspace(PlanFile file, Repository repository, Tree raw_tree,
+                                 StageProgress progress = {});
 
 // Writes the tree as git objects under its ref, so that no source has to be read again and no clean-up
 // removes it.

@@ -21,15 +21,16 @@ std::int64_t differs(const std::optional<TreeEntry>& a, const std::optional<Tree
 
 class Search {
  public:
-  Search(const Repository& repository, const Oid& tree, CountProgress progress)
+  Search(const Repository& repository, const Oid& tree, StageProgress progress)
       : repository_(repository), tree_(tree), progress_(std::move(progress)) {}
 
   Result<void> look_along(const std::vector<Oid>& history, const std::string& found_by) {
     if (history.empty()) return {};
     std::size_t best = 0;
     std::int64_t least = -1;
+    Stage stage(progress_, "base candidates", (history.size() + kStride - 1) / kStride);
     for (std::size_t i = 0; i < history.size(); i += kStride) {
-      if (progress_) progress_(i, history.size());
+      stage.step();
       TS_TRY(const std::int64_t files, count(history[i], found_by));
       if (least < 0 || files < least) {
         least = files;
@@ -104,7 +105,7 @@ class Search {
  private:
   const Repository& repository_;
   Oid tree_;
-  CountProgress progress_;
+  StageProgress progress_;
   std::map<Oid, BaseCandidate> seen_;
   std::vector<Oid> order_;
 };

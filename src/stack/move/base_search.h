@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "stack/git/repository.h"
-#include "stack/move/commit_match.h"
+#include "stack/progress.h"
 
 namespace tessera::stack {
 
@@ -25,7 +25,7 @@ struct BaseSearch {
   std::string own_branches{};           // "refs/heads/tessera/x/": made from the tree, so never its base
   std::optional<Oid> own_commit{};  // the tree as a commit, if it is one: branches that hold it are its own
   std::size_t most = 5;             // candidates to give back
-  CountProgress progress{};
+  StageProgress progress{};
 };
 
 // Best first: fewest files, then fewest lines, then oldest in walking order. `tree` is a tree object of the

@@ -96,7 +96,7 @@ std::string_view name_of(CommitEvidence evidence) {
 
 Result<std::vector<CommitMatch>> match_commits(const Repository& repository,
                                                const std::vector<ForkChange>& changes, const Oid& base,
-                                               const Oid& at, const CountProgress& progress) {
+                                               const Oid& at, const StageProgress& progress) {
   std::vector<Keys> keys;
   // A patch-id is costly, a list of paths is not: only commits that touch the same paths are hashed.
   std::map<std::vector<std::string>, std::vector<std::size_t>> by_paths;
@@ -114,9 +114,10 @@ Result<std::vector<CommitMatch>> match_commits(const Repository& repository,
     if (seen.emplace(change, evidence).second) found.push_back({change, evidence, upstream});
   };
   TS_TRY(const std::vector<Oid> history, repository.walk(at, {base}));
-  for (std::size_t n = 0; n < history.size(); ++n) {
-    if (progress) progress(n, history.size());
-    TS_TRY(const Commit commit, repository.read_commit(history[n]));
+  Stage stage(progress, "comparing commits", history.size());
+  for (const Oid& id : history) {
+    stage.step();
+    TS_TRY(const Commit commit, repository.read_commit(id));
     if (commit.parents.size() != 1) continue;
     const Keys theirs(commit.message);
     for (std::size_t i = 0; i < changes.size(); ++i) {
@@ -133,9 +134,9 @@ Result<std::vector<CommitMatch>> match_commits(const Repository& repository,
     TS_TRY(const std::vector<std::string> paths, repository.changed_paths(parent.tree, commit.tree));
     const auto same_paths = by_paths.find(paths);
     if (same_paths == by_paths.end()) continue;
-    const std::optional<Oid> id = repository.patch_id(parent.tree, commit.tree);
+    const std::optional<Oid> patch_id = repository.patch_id(parent.tree, commit.tree);
     for (const std::size_t i : same_paths->second) {
-      if (id && id == patch_ids[i]) add(i, CommitEvidence::kPatchId, commit.id);
+      if (patch_id && patch_id == patch_ids[i]) add(i, CommitEvidence::kPatchId, commit.id);
     }
   }
   std::ranges::sort(found, {}, [](const CommitMatch& m) { return std::pair(m.change, m.evidence); });

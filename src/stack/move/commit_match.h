@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "stack/git/repository.h"
+#include "stack/progress.h"
 
 namespace tessera::stack {
 
@@ -38,13 +38,11 @@ struct CommitMatch {
   Oid upstream;
 };
 
-using CountProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
-
 // Compares with the commits that `at` has and `base` lacks, merges left out. At most one match for a change
 // and a kind of evidence, the newest; by change, then by evidence.
 Result<std::vector<CommitMatch>> match_commits(const Repository& repository,
                                                const std::vector<ForkChange>& changes, const Oid& base,
-                                               const Oid& at, const CountProgress& progress = {});
+                                               const Oid& at, const StageProgress& progress = {});
 
 // The commits from..to that are no merges, oldest first, each as a change; then, when there are several, all
 // of them as one.

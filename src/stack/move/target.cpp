@@ -41,7 +41,9 @@ class Grounder {
       : workspace_(workspace), listing_(workspace.listing), target_(target) {}
 
   Result<TargetGround> make() {
+    Stage stage(workspace_.progress, "placing atoms", listing_.files.size());
     for (const FileChange& file : listing_.files) {
+      stage.step();
       FileGround ground;
       TS_TRY(place(file, ground));
       out_.ground.files.push_back(std::move(ground));
@@ -322,7 +324,9 @@ Result<void> find_upstream_commits(const Workspace& workspace, const Commit& tar
   std::vector<Tracked> regions;
   for (const Conflict& conflict : conflicts)
     regions.push_back({conflict.target_begin, conflict.target_count});
+  Stage stage(workspace.progress, "commits behind conflicts", commits.size());
   for (const Oid& id : commits) {
+    stage.step();
     TS_TRY(const Commit commit, repository.read_commit(id));
     if (commit.parents.size() != 1) continue;  // what a merge brought is found in the commits it brought
     for (std::size_t i = 0; i < conflicts.size(); ++i) {

@@ -102,7 +102,7 @@ class Finder {
 
 // For each finding the newest commit that brought it to the path: history is walked once, newest first.
 Result<void> find_commits(const Workspace& workspace, const Commit& target,
-                          std::vector<UpstreamFinding>& found, const CountProgress& progress) {
+                          std::vector<UpstreamFinding>& found) {
   std::map<std::string, std::vector<std::size_t>> by_path;
   for (std::size_t i = 0; i < found.size(); ++i) {
     by_path[workspace.listing.file_of(workspace.listing.atoms[static_cast<std::size_t>(found[i].atom)]).path]
@@ -113,9 +113,9 @@ Result<void> find_commits(const Workspace& workspace, const Commit& target,
   const auto walked = repository.walk(target.id, {workspace.base.id});
   if (!walked) return {};  // a shallow history: no commit can be named, the finding stands
   std::set<std::size_t> settled;
-  for (std::size_t n = 0; n < walked->size(); ++n) {
-    if (progress) progress(n, walked->size());
-    const Oid& id = (*walked)[n];
+  Stage stage(workspace.progress, "who brought it", walked->size());
+  for (const Oid& id : *walked) {
+    stage.step();
     TS_TRY(const Commit commit, repository.read_commit(id));
     if (commit.parents.size() != 1) continue;
     for (const auto& [path, indices] : by_path) {
@@ -174,11 +174,10 @@ std::string_view name_of(UpstreamLevel level) {
   return "unknown";
 }
 
-Result<std::vector<UpstreamFinding>> find_upstream(const Workspace& workspace, const Commit& target,
-                                                   const CountProgress& progress) {
+Result<std::vector<UpstreamFinding>> find_upstream(const Workspace& workspace, const Commit& target) {
   TS_TRY(const Tree tree, workspace.repository.read_tree(target.id));
   TS_TRY(std::vector<UpstreamFinding> found, Finder(workspace, tree).find());
-  TS_TRY(find_commits(workspace, target, found, progress));
+  TS_TRY(find_commits(workspace, target, found));
   return found;
 }
 

@@ -7,7 +7,6 @@
 
 #include "base/result.h"
 #include "stack/compose/workspace.h"
-#include "stack/move/commit_match.h"
 
 namespace tessera::stack {
 
@@ -25,7 +24,6 @@ struct UpstreamFinding {
 };
 
 // In the listing's order.
-Result<std::vector<UpstreamFinding>> find_upstream(const Workspace& workspace, const Commit& target,
-                                                   const CountProgress& progress = {});
+Result<std::vector<UpstreamFinding>> find_upstream(const Workspace& workspace, const Commit& target);
 
 }  // namespace tessera::stack

@@ -63,7 +63,9 @@ class Comparison {
     auto theirs = input_.tree.entries.begin();
     const auto ours_end = input_.integration.entries.end();
     const auto theirs_end = input_.tree.entries.end();
+    Stage stage(input_.progress, "comparing paths", input_.integration.entries.size());
     while (ours != ours_end || theirs != theirs_end) {
+      if (ours != ours_end) stage.step();
       if (theirs == theirs_end || (ours != ours_end && ours->path < theirs->path)) {
         take(nullptr, &*ours++);
       } else if (ours == ours_end || theirs->path < ours->path) {

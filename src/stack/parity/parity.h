@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "stack/parity/classify.h"
+#include "stack/progress.h"
 #include "stack/tree.h"
 
 namespace tessera::stack {
@@ -57,6 +58,7 @@ struct ParityInput {
   std::vector<ParityRule> rules{};
   std::function<bool(std::string_view path)>
       is_ahead{};  // paths that differ by recorded commits, which the tree lacks, and by nothing else
+  StageProgress progress{};
 };
 
 struct PathParity {

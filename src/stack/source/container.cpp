@@ -42,7 +42,7 @@ class FolderContainer final : public Container {
     std::uint64_t before = 0;
     for (const std::string& name : names) {
       const auto watch = [&](std::uint64_t at) {
-        if (options_.progress) options_.progress({.what = "layers", .done = before + at, .total = total});
+        if (options_.progress) options_.progress("layers", before + at, total);
       };
       TS_TRY(const auto file, FileBytes::open(path(name), true, watch));
       TS_TRY(visit(name, *file));
@@ -197,7 +197,7 @@ class TarContainer final : public Container {
   Result<void> walk(const char* what, const OnEntry& on_entry) const {
     std::uint64_t total = 0;
     const auto watch = [&](std::uint64_t at) {
-      if (options_.progress) options_.progress({.what = what, .done = at, .total = total});
+      if (options_.progress) options_.progress(what, at, total);
     };
     const std::string where = printable(location_);
     const BombGuard guard{.bytes = options_.limits.bomb_bytes, .ratio = options_.limits.bomb_ratio};

@@ -72,7 +72,7 @@ class FolderWalk {
         }
       }
     }
-    if (options_.progress) options_.progress({.what = "folder", .done = bytes_});
+    if (options_.progress) options_.progress("folder", bytes_, 0);
     if (others_ > 0) notes.push_back(std::to_string(others_) + " devices, fifos and sockets were ignored.");
     std::sort(skipped_git_.begin(), skipped_git_.end());
     for (const std::string& path : skipped_git_) {
@@ -118,8 +118,7 @@ class FolderWalk {
           entry.unreadable.has_value() || (complete && still_there && is_same_file(before, after));
       if (settled) {
         entries.push_back(std::move(entry));
-        if (++files_ % kProgressEvery == 0 && options_.progress)
-          options_.progress({.what = "folder", .done = bytes_});
+        if (++files_ % kProgressEvery == 0 && options_.progress) options_.progress("folder", bytes_, 0);
         return {};
       }
       if (!still_there) return {};

@@ -258,7 +258,7 @@ Result<SourceTree> read_tar(const std::string& location, const std::string& path
   reading.visit = [&](const std::set<std::string>&, const Container::Visit& visit) -> Result<void> {
     std::uint64_t total = 0;
     const auto watch = [&](std::uint64_t at) {
-      if (options.progress) options.progress({.what = "archive", .done = at, .total = total});
+      if (options.progress) options.progress("archive", at, total);
     };
     TS_TRY(const auto file, FileBytes::open(location, true, watch));
     total = file->size();

@@ -8,17 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "stack/progress.h"
 #include "stack/tree.h"
 
 namespace tessera::stack {
-
-// How far a read has come. `total` is 0 when nobody knows; both are bytes of the input, not of what it
-// unpacks to.
-struct Progress {
-  std::string what;  // "layer 3 of 12", "folder"; printable
-  std::uint64_t done = 0;
-  std::uint64_t total = 0;
-};
 
 struct ReadLimits {
   std::uint64_t blob_bytes = 256ULL << 20;     // a larger file is hashed while it streams by, but not kept
@@ -34,9 +27,9 @@ struct ReadLimits {
 struct ReadOptions {
   // Called with the path inside the tree and the blob id; true: its bytes go to `blobs`. Unset: all bytes do.
   std::function<bool(std::string_view path, const Oid& oid)> want{};
-  BlobStore* blobs = nullptr;                       // null: only ids are wanted
-  std::function<void(const Progress&)> progress{};  // at most a few times a second
-  std::string platform{};  // "linux/arm64"; empty: linux and this machine's architecture
+  BlobStore* blobs = nullptr;  // null: only ids are wanted
+  StageProgress progress{};    // in bytes of the input, not of what it unpacks to
+  std::string platform{};      // "linux/arm64"; empty: linux and this machine's architecture
   ReadLimits limits{};
 };
 

@@ -16,16 +16,14 @@ Result<SourceTree> read_git(const SourceSpec& spec, const ReadOptions& options) 
   TS_TRY(out.tree, repository.read_tree(commit, spec.path));
   out.root = spec.path;
   if (options.blobs == nullptr) return out;
-  std::uint64_t done = 0;
+  Stage stage(options.progress, "objects", out.tree.entries.size());
   for (const TreeEntry& entry : out.tree.entries) {
-    ++done;
+    stage.step();
     if (entry.mode == FileMode::kGitlink || entry.unreadable) continue;
     if (options.want && !options.want(entry.path, entry.oid)) continue;
     if (options.blobs->contains(entry.oid)) continue;  // often it is the same database
     TS_TRY(const std::string bytes, repository.read(entry.oid));
     TS_TRY(options.blobs->write(bytes));
-    if (options.progress)
-      options.progress({.what = "objects", .done = done, .total = out.tree.entries.size()});
   }
   return out;
 }

@@ -95,7 +95,7 @@ Suggestion suggest_by_files(const Workspace& workspace) {
     if (const std::string owner = owners.of(path(i)); !owner.empty() && !is_local[i])
       by_owner[owner].push_back(i);
   }
-  const WordIndex known = WordIndex::of(workspace.base_tree, workspace.repository);
+  const WordIndex known = WordIndex::of(workspace.base_tree, workspace.repository, workspace.progress);
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (is_local[i] || !reasons[i].empty()) continue;
     if (const std::string tested = tested_by(path(i)); !tested.empty()) {

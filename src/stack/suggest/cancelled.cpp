@@ -68,7 +68,8 @@ Result<void> follow(const Repository& repository, const Oid& base, const std::ve
 }  // namespace
 
 Result<std::vector<CancelledPair>> find_cancelled(const Repository& repository, const Oid& base,
-                                                  const std::vector<Commit>& commits) {
+                                                  const std::vector<Commit>& commits,
+                                                  const StageProgress& progress) {
   TS_TRY(Commit parent, repository.read_commit(base));
   std::set<std::string> once;
   std::set<std::string> again;  // only a path that two commits touch can hold a pair
@@ -80,7 +81,9 @@ Result<std::vector<CancelledPair>> find_cancelled(const Repository& repository, 
     parent = commit;
   }
   Pairs pairs;
+  Stage stage(progress, "what cancels out", again.size());
   for (const std::string& path : again) {
+    stage.step();
     TS_TRY(follow(repository, base, commits, path, pairs));
   }
   std::vector<CancelledPair> found;

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "stack/git/repository.h"
+#include "stack/progress.h"
 
 namespace tessera::stack {
 
@@ -21,7 +22,8 @@ struct CancelledPair {
 // Along `commits`, oldest first, each the first parent of the next, the first one's parent being `base`. By
 // most lines first. Merges bring in other people's work and make no pair.
 Result<std::vector<CancelledPair>> find_cancelled(const Repository& repository, const Oid& base,
-                                                  const std::vector<Commit>& commits);
+                                                  const std::vector<Commit>& commits,
+                                                  const StageProgress& progress = {});
 
 // "Commit 12ab… restores 53 lines that 98cd… removed: <subject>"
 std::string sentence_of(const CancelledPair& pair, const std::vector<Commit>& commits);

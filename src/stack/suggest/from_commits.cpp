@@ -34,7 +34,9 @@ class CommitWalker {
 
   Result<Suggestion> suggest() {
     fold_fixups();
+    Stage stage(workspace_.progress, "who wrote what", listing_.files.size());
     for (const FileChange& file : listing_.files) {
+      stage.step();
       TS_TRY(walk_file(file));
     }
     name_buckets();
@@ -225,7 +227,8 @@ Result<std::vector<Commit>> first_parents(const Repository& repository, const Oi
 Result<Suggestion> suggest_from_commits(const Workspace& workspace, const Oid& from, const Oid& to) {
   TS_TRY(const std::vector<Commit> commits, first_parents(workspace.repository, from, to));
   TS_TRY(Suggestion out, CommitWalker(workspace, commits).suggest());
-  TS_TRY(const std::vector<CancelledPair> pairs, find_cancelled(workspace.repository, from, commits));
+  TS_TRY(const std::vector<CancelledPair> pairs,
+         find_cancelled(workspace.repository, from, commits, workspace.progress));
   for (const CancelledPair& pair : pairs) out.notes.push_back(sentence_of(pair, commits));
   return out;
 }
