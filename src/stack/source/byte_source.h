@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "stack/object/digest.h"
+#include "stack/object/background_hasher.h"
 
 namespace tessera::stack {
 
@@ -68,10 +68,10 @@ class ReplayedBytes final : public ByteSource {
   ByteSource& rest_;
 };
 
-// Hashes and counts what passes.
+// Counts what passes, and hashes it in the background.
 class HashedBytes final : public ByteSource {
  public:
-  HashedBytes(ByteSource& from, Hasher hasher) : from_(from), hasher_(std::move(hasher)) {}
+  explicit HashedBytes(ByteSource& from) : from_(from) {}
   Result<std::string_view> next() override;
   // Reads whatever is left, so that the digest covers all of it.
   Result<void> drain();
@@ -80,7 +80,7 @@ class HashedBytes final : public ByteSource {
 
  private:
   ByteSource& from_;
-  Hasher hasher_;
+  BackgroundHasher hasher_;  // SHA-256
   std::uint64_t count_ = 0;
 };
 

@@ -32,21 +32,17 @@ class FolderContainer final : public Container {
     if (!has(name)) return missing(root_, name);
     return name;
   }
+  std::uint64_t size_of(const std::string& name) const override {
+    struct stat status {};
+    return has(name) && ::stat(path(name).c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size)
+                                                                 : 0;
+  }
+  bool is_random_access() const override { return true; }
   Result<void> visit(const std::set<std::string>& names, const Visit& visit) const override {
-    std::uint64_t total = 0;
     for (const std::string& name : names) {
-      struct stat status {};
-      if (!has(name) || ::stat(path(name).c_str(), &status) != 0) return missing(root_, name);
-      total += static_cast<std::uint64_t>(status.st_size);
-    }
-    std::uint64_t before = 0;
-    for (const std::string& name : names) {
-      const auto watch = [&](std::uint64_t at) {
-        if (options_.progress) options_.progress("layers", before + at, total);
-      };
-      TS_TRY(const auto file, FileBytes::open(path(name), true, watch));
+      if (!has(name)) return missing(root_, name);
+      TS_TRY(const auto file, FileBytes::open(path(name), true));
       TS_TRY(visit(name, *file));
-      before += file->size();
     }
     return {};
   }
@@ -75,8 +71,10 @@ class TarContainer final : public Container {
 
   // One pass over the headers; an uncompressed archive is sought through, so that this costs no reading.
   Result<void> index() {
+    TS_TRY(const auto file, FileBytes::open(location_, true));
+    is_packed_ = sniff_compression(file->peek(8)) != Compression::kNone;
     std::uint64_t json_bytes = 0;
-    return walk("table of contents",
+    return walk(options_.progress,
                 [&](std::size_t ordinal, const TarHeader& header, const std::string& name,
                     TarReader& tar) -> Result<void> {
                   if (ordinal >= options_.limits.entries) {
@@ -84,7 +82,8 @@ class TarContainer final : public Container {
                                  "It has more than " + std::to_string(options_.limits.entries) +
                                      " entries, which is the limit."};
                   }
-                  Item item{.ordinal = ordinal, .kind = header.kind, .target = header.target};
+                  Item item{
+                      .ordinal = ordinal, .kind = header.kind, .size = header.size, .target = header.target};
                   if (header.kind == TarKind::kFile && header.size <= options_.limits.json_bytes) {
                     TS_TRY(const std::string_view first, tar.data());
                     if (looks_small(name, first)) {
@@ -146,6 +145,12 @@ class TarContainer final : public Container {
                  "The entry " + printable(name) + " leads to no file inside the archive."};
   }
 
+  std::uint64_t size_of(const std::string& name) const override {
+    const auto found = items_.find(name);
+    return found == items_.end() ? 0 : found->second.size;
+  }
+  bool is_random_access() const override { return !is_packed_; }
+
   Result<void> visit(const std::set<std::string>& names, const Visit& visit) const override {
     std::map<std::size_t, std::string>
         wanted;  // by ordinal, so that a duplicate earlier in the file is passed over
@@ -155,15 +160,14 @@ class TarContainer final : public Container {
       wanted.emplace(found->second.ordinal, name);
     }
     std::size_t seen = 0;
-    TS_TRY(
-        walk("layers",
-             [&](std::size_t ordinal, const TarHeader&, const std::string&, TarReader& tar) -> Result<void> {
-               const auto found = wanted.find(ordinal);
-               if (found == wanted.end()) return {};
-               ++seen;
-               EntryBytes bytes(tar);
-               return visit(found->second, bytes);
-             }));
+    TS_TRY(walk(
+        {}, [&](std::size_t ordinal, const TarHeader&, const std::string&, TarReader& tar) -> Result<void> {
+          const auto found = wanted.find(ordinal);
+          if (found == wanted.end()) return {};
+          ++seen;
+          EntryBytes bytes(tar);
+          return visit(found->second, bytes);
+        }));
     if (seen != wanted.size()) {
       return Error{ErrorKind::kConflict, printable(location_), "It changed while it was read; start again."};
     }
@@ -182,6 +186,7 @@ class TarContainer final : public Container {
   struct Item {
     std::size_t ordinal = 0;
     TarKind kind = TarKind::kFile;
+    std::uint64_t size = 0;
     std::string target{};
     bool has_text = false;
     std::string text{};
@@ -194,10 +199,10 @@ class TarContainer final : public Container {
     return name == "repositories" || (at != std::string_view::npos && (first[at] == '{' || first[at] == '['));
   }
 
-  Result<void> walk(const char* what, const OnEntry& on_entry) const {
+  Result<void> walk(const StageProgress& progress, const OnEntry& on_entry) const {
     std::uint64_t total = 0;
     const auto watch = [&](std::uint64_t at) {
-      if (options_.progress) options_.progress(what, at, total);
+      if (progress) progress("table of contents", at, total);
     };
     const std::string where = printable(location_);
     const BombGuard guard{.bytes = options_.limits.bomb_bytes, .ratio = options_.limits.bomb_ratio};
@@ -205,7 +210,7 @@ class TarContainer final : public Container {
     total = file->size();
     std::unique_ptr<UnpackedBytes> unpacked;
     ByteSource* plain = file.get();
-    if (sniff_compression(file->peek(8)) != Compression::kNone) {
+    if (is_packed_) {
       TS_TRY(unpacked, UnpackedBytes::open(*file, guard, where));
       plain = unpacked.get();
     }
@@ -220,6 +225,7 @@ class TarContainer final : public Container {
 
   std::string location_;
   const ReadOptions& options_;
+  bool is_packed_ = false;
   std::map<std::string, Item> items_;
 };
 

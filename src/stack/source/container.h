@@ -24,6 +24,10 @@ class Container {
   virtual Result<std::string> read(const std::string& name) const = 0;
   // The physical blob behind a name: docker save may hold a symlink to another layer's file.
   virtual Result<std::string> resolve(const std::string& name) const = 0;
+  // Of a physical blob as it is stored; 0 when it is missing.
+  virtual std::uint64_t size_of(const std::string& name) const = 0;
+  // Whether several threads may visit at once, and a single blob costs no reading of the others.
+  virtual bool is_random_access() const = 0;
   // Streams the named physical blobs in whatever order the container has them; a missing one is an error.
   virtual Result<void> visit(const std::set<std::string>& names, const Visit& visit) const = 0;
   // Names that end in `suffix`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "stack/object/digest.h"
@@ -12,6 +13,7 @@
 #include "stack/source/layer.h"
 #include "stack/source/layer_stack.h"
 #include "stack/source/package_copy.h"
+#include "stack/source/parallel_visit.h"
 
 namespace tessera::stack {
 namespace {
@@ -29,6 +31,7 @@ std::optional<std::string_view> below(std::string_view path, std::string_view ro
 
 // The layers as blobs that can be streamed, in any order, more than once.
 using Blobs = std::map<std::string, LayerListing>;
+// Visits several at once.
 using VisitBlobs = std::function<Result<void>(const std::set<std::string>& names, const Container::Visit&)>;
 
 struct Reading {
@@ -196,6 +199,39 @@ Result<SourceTree> assemble(const Reading& reading, const MergedTree& merged, co
   return out;
 }
 
+// The caller's store and predicate, for several threads at once.
+class SharedStore final : public BlobStore {
+ public:
+  explicit SharedStore(const ReadOptions& options) : blobs_(options.blobs), options_(options) {
+    if (options.blobs != nullptr) options_.blobs = this;
+    if (options.want) {
+      options_.want = [this, want = options.want](std::string_view path, const Oid& oid) {
+        const std::lock_guard lock(mutex_);
+        return want(path, oid);
+      };
+    }
+  }
+  const ReadOptions& options() const { return options_; }
+
+  bool contains(const Oid& oid) const override {
+    const std::lock_guard lock(mutex_);
+    return blobs_->contains(oid);
+  }
+  Result<std::string> read(const Oid& oid) const override {
+    const std::lock_guard lock(mutex_);
+    return blobs_->read(oid);
+  }
+  Result<Oid> write(std::string_view bytes) override {
+    const std::lock_guard lock(mutex_);
+    return blobs_->write(bytes);
+  }
+
+ private:
+  BlobStore* blobs_;
+  ReadOptions options_;
+  mutable std::mutex mutex_;
+};
+
 Error digest_error(const std::string& location, const ImageLayer& layer, const std::string& found) {
   const std::string& stated = layer.digest.empty() ? layer.diff_id : layer.digest;
   return Error{ErrorKind::kCorrupt, printable(location) + ": layer " + printable(stated),
@@ -205,7 +241,9 @@ Error digest_error(const std::string& location, const ImageLayer& layer, const s
 }  // namespace
 
 Result<SourceTree> read_image(const std::string& location, const std::string& ref, const std::string& path,
-                              const ReadOptions& options) {
+                              const ReadOptions& given) {
+  const SharedStore shared(given);
+  const ReadOptions& options = shared.options();
   TS_TRY(const auto container, open_container(location, options));
   TS_TRY(const ImagePlan plan, plan_image(*container, location, ref, options));
   // Not clean_path: a ".." is resolved inside the root later, like any other component.
@@ -217,11 +255,12 @@ Result<SourceTree> read_image(const std::string& location, const std::string& re
     names.insert(layer.blob);
   }
   reading.visit = [&](const std::set<std::string>& some, const Container::Visit& visit) {
-    return container->visit(some, visit);
+    return visit_in_parallel(*container, some, options, visit);
   };
   Blobs blobs;
+  std::mutex blobs_mutex;
   const LayerWishes wishes = first_wishes(reading);
-  TS_TRY(container->visit(names, [&](const std::string& name, ByteSource& bytes) -> Result<void> {
+  TS_TRY(reading.visit(names, [&](const std::string& name, ByteSource& bytes) -> Result<void> {
     const auto layer = std::find_if(plan.layers.begin(), plan.layers.end(),
                                     [&](const ImageLayer& candidate) { return candidate.blob == name; });
     const std::string where =
@@ -234,6 +273,7 @@ Result<SourceTree> read_image(const std::string& location, const std::string& re
                    "It has " + std::to_string(listing.stored_bytes) + " bytes, its descriptor says " +
                        std::to_string(layer->size) + "."};
     }
+    const std::lock_guard lock(blobs_mutex);
     blobs.emplace(name, std::move(listing));
     return {};
   }));

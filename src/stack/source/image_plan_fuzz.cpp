@@ -23,6 +23,8 @@ class Documents final : public Container {
     if (!has(name)) return Error{ErrorKind::kNotFound, name, "Absent."};
     return name;
   }
+  std::uint64_t size_of(const std::string&) const override { return 0; }
+  bool is_random_access() const override { return false; }
   Result<void> visit(const std::set<std::string>&, const Visit&) const override { return {}; }
   std::vector<std::string> names_ending(std::string_view) const override { return {}; }
   std::map<std::string, std::string> texts;

@@ -156,14 +156,14 @@ Result<LayerListing> read_layer(ByteSource& packed, const LayerWishes& wishes, c
   const bool is_packed = sniff_compression(sniffed) != Compression::kNone;
   ReplayedBytes whole{std::string(sniffed), packed};
   // An uncompressed layer is its own content: one digest is both.
-  HashedBytes stored(whole, Hasher(Hasher::Kind::kSha256));
+  HashedBytes stored(whole);
   std::unique_ptr<UnpackedBytes> unpacked;
   std::unique_ptr<HashedBytes> content;
   LayerScan scan(wishes, limits, where);
   const auto read = [&]() -> Result<void> {
     if (is_packed) {
       TS_TRY(unpacked, UnpackedBytes::open(stored, guard, where));
-      content = std::make_unique<HashedBytes>(*unpacked, Hasher(Hasher::Kind::kSha256));
+      content = std::make_unique<HashedBytes>(*unpacked);
     }
     HashedBytes& plain = is_packed ? *content : stored;
     TS_TRY(TarReader tar, TarReader::open(plain, guard, where));

@@ -28,7 +28,7 @@ struct ReadOptions {
   // Called with the path inside the tree and the blob id; true: its bytes go to `blobs`. Unset: all bytes do.
   std::function<bool(std::string_view path, const Oid& oid)> want{};
   BlobStore* blobs = nullptr;  // null: only ids are wanted
-  StageProgress progress{};    // in bytes of the input, not of what it unpacks to
+  StageProgress progress{};  // in bytes as they are stored; one call at a time, from any thread
   std::string platform{};      // "linux/arm64"; empty: linux and this machine's architecture
   ReadLimits limits{};
 };

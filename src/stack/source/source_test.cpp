@@ -230,6 +230,62 @@ TEST(ImageEras, FlippedByteInDockersFormIsFoundByTheDiffId) {
             std::string::npos);
 }
 
+// Forty layers on as many threads as there are cores: the tree is that of one thread, and of several damaged
+// layers always the same is named.
+TEST(ImageEras, LayersThatAreReadAtOnceGiveTheSameTreeAndTheSameError) {
+  TestImage image;
+  for (int i = 0; i < 40; ++i) {
+    const std::string text(static_cast<std::size_t>(1000 * (i % 7)), static_cast<char>('a' + i % 26));
+    image.layers.push_back(make_tar({file("opt/app/f" + std::to_string(i % 13), text),
+                                     file("opt/app/.wh.f" + std::to_string((i + 5) % 13), ""),
+                                     file("opt/app/own" + std::to_string(i), text + "\n")}));
+    image.created_by.push_back("RUN step " + std::to_string(i));
+  }
+  std::map<std::string, std::string> files;
+  const auto as_is = [](const std::string& layer) { return layer; };
+  finish_oci(files, descriptor(kManifestType, add_oci_manifest(files, image, as_is, kLayerType)));
+  const ScratchFolder folder;
+  folder.write("image.tar", tar_of(files));
+  // A packed archive can be read in one place only.
+  ASSERT_EQ(run_command("gzip -k " + (folder / "image.tar")).status, 0);
+  for (const auto& [name, bytes] : files) folder.write("layout/" + name, bytes);
+  MemoryStore alone;
+  const SourceTree expected = read("oci:" + (folder / "image.tar.gz") + ":/opt/app", {.blobs = &alone});
+  EXPECT_EQ(expected.tree.layers.size(), 40u);
+  for (const std::string& where : {folder / "image.tar", folder / "layout"}) {
+    std::uint64_t done = 0;
+    std::uint64_t total = 0;
+    MemoryStore blobs;
+    const SourceTree got =
+        read("oci:" + where + ":/opt/app",
+             {.blobs = &blobs, .progress = [&](std::string_view stage, std::uint64_t now, std::uint64_t all) {
+                if (stage != "layers") return;
+                EXPECT_GE(now, done);
+                done = now;
+                total = all;
+              }});
+    EXPECT_EQ(got.tree.digest, expected.tree.digest);
+    EXPECT_EQ(blobs.size(), alone.size());
+    EXPECT_EQ(done, total);
+    EXPECT_GT(done, 100'000u);
+    for (std::size_t i = 0; i < expected.tree.entries.size(); ++i)
+      EXPECT_EQ(got.tree.entries[i].layer, expected.tree.entries[i].layer);
+  }
+  std::string first;
+  for (int i = 3; i < 40; i += 6) {
+    std::string& layer = files[blob_path(image.layers[static_cast<std::size_t>(i)])];
+    const std::string digest = sha256_digest(layer);
+    layer[600] = static_cast<char>(layer[600] ^ 1);
+    folder.write("layout/" + blob_path(image.layers[static_cast<std::size_t>(i)]), layer);
+    if (first.empty() || digest < first) first = digest;
+  }
+  for (int round = 0; round < 20; ++round) {
+    const Error error = failure("oci:" + (folder / "layout") + ":/opt/app");
+    EXPECT_EQ(error.kind, ErrorKind::kCorrupt);
+    EXPECT_NE(error.where.find(first), std::string::npos) << error.message();
+  }
+}
+
 TEST(ImageEras, TwoViewsThatDisagreeAreRefused) {
   const ScratchFolder folder;
   const TestImage image = small_image();
