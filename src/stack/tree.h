@@ -65,6 +65,10 @@ class BlobStore {
   virtual bool contains(const Oid& oid) const = 0;
   virtual Result<std::string> read(const Oid& oid) const = 0;
   virtual Result<Oid> write(std::string_view bytes) = 0;  // returns the git blob id
+  // The same for a blob that is too large for memory: `next` gives its pieces, an empty one at the end;
+  // `size` bytes in all.
+  using NextPiece = std::function<Result<std::string_view>()>;
+  virtual Result<Oid> write_pieces(std::uint64_t size, const NextPiece& next) = 0;
 };
 
 }  // namespace tessera::stack

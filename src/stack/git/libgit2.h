@@ -25,6 +25,7 @@ using GitOwned = std::unique_ptr<Handle, GitFree<Free>>;
 
 using GitRepository = GitOwned<git_repository, git_repository_free>;
 using GitOdb = GitOwned<git_odb, git_odb_free>;
+using GitOdbStream = GitOwned<git_odb_stream, git_odb_stream_free>;
 using GitOdbObject = GitOwned<git_odb_object, git_odb_object_free>;
 using GitObject = GitOwned<git_object, git_object_free>;
 using GitCommit = GitOwned<git_commit, git_commit_free>;

@@ -92,6 +92,25 @@ Result<Oid> Repository::write(std::string_view bytes) {
   return stack::from_git(id);
 }
 
+Result<Oid> Repository::write_pieces(std::uint64_t size, const NextPiece& next) {
+  git_odb_stream* raw = nullptr;
+  if (git_odb_open_wstream(&raw, state_->odb.get(), static_cast<git_object_size_t>(size), GIT_OBJECT_BLOB) !=
+      0) {
+    return git_failure(ErrorKind::kIo, path());
+  }
+  const GitOdbStream stream(raw);
+  while (true) {
+    TS_TRY(const std::string_view piece, next());
+    if (piece.empty()) break;
+    if (git_odb_stream_write(stream.get(), piece.data(), piece.size()) != 0) {
+      return git_failure(ErrorKind::kIo, path());
+    }
+  }
+  git_oid id;
+  if (git_odb_stream_finalize_write(&id, stream.get()) != 0) return git_failure(ErrorKind::kIo, path());
+  return stack::from_git(id);
+}
+
 Result<Oid> Repository::resolve_commit(std::string_view name) const {
   const std::string text(name);
   git_object* raw = nullptr;

@@ -74,6 +74,7 @@ class Repository : public BlobStore {
   bool contains(const Oid& oid) const override;
   Result<std::string> read(const Oid& oid) const override;
   Result<Oid> write(std::string_view bytes) override;
+  Result<Oid> write_pieces(std::uint64_t size, const NextPiece& next) override;
 
   // Names, full or short: branch, tag, id, HEAD~2. Tags are peeled to the commit.
   Result<Oid> resolve_commit(std::string_view name) const;

@@ -69,6 +69,21 @@ TEST(Repository, WritesTheTreeThatGitWouldWrite) {
   EXPECT_EQ(scratch.git("fsck --strict"), "");
 }
 
+TEST(Repository, ABlobInPiecesIsTheBlobThatGitWouldWrite) {
+  const ScratchRepository git;
+  auto repository = Repository::open(git.path());
+  ASSERT_TRUE(repository.ok());
+  const std::string piece(70'001, 'p');
+  int left = 5;
+  const auto next = [&]() -> Result<std::string_view> { return left-- > 0 ? piece : std::string_view(); };
+  const auto id = repository->write_pieces(5 * piece.size(), next);
+  ASSERT_TRUE(id.ok()) << id.error().message();
+  EXPECT_EQ(git.git("cat-file -s " + to_hex(*id)), std::to_string(5 * piece.size()));
+  EXPECT_EQ(git.try_git("fsck --strict").status, 0);
+  left = 4;  // fewer than announced
+  EXPECT_FALSE(repository->write_pieces(5 * piece.size(), next).ok());
+}
+
 TEST(Repository, ATreeWithoutFilesIsGitsEmptyTree) {
   const ScratchRepository scratch;
   scratch.write("only", "x");

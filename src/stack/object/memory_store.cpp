@@ -18,4 +18,13 @@ Result<Oid> MemoryStore::write(std::string_view bytes) {
   return oid;
 }
 
+Result<Oid> MemoryStore::write_pieces(std::uint64_t, const NextPiece& next) {
+  std::string bytes;
+  while (true) {
+    TS_TRY(const std::string_view piece, next());
+    if (piece.empty()) return write(bytes);
+    bytes += piece;
+  }
+}
+
 }  // namespace tessera::stack

@@ -13,6 +13,7 @@ class MemoryStore final : public BlobStore {
   bool contains(const Oid& oid) const override;
   Result<std::string> read(const Oid& oid) const override;
   Result<Oid> write(std::string_view bytes) override;
+  Result<Oid> write_pieces(std::uint64_t size, const NextPiece& next) override;
   std::size_t size() const { return blobs_.size(); }
 
  private:

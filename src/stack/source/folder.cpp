@@ -159,12 +159,12 @@ class FolderWalk {
     if (!is_wanted(entry.path, entry.oid)) return true;
     if (hold) {
       TS_TRY(options_.blobs->write(bytes));
-    } else {
-      notes.push_back(printable(entry.path) + " has " + std::to_string(size) +
-                      " bytes, more than the limit of " + std::to_string(options_.limits.blob_bytes) +
-                      "; its id is known, its bytes were not kept.");
+      return true;
     }
-    return true;
+    // Too large for memory, and wanted as is known only now: once more, into the store.
+    TS_TRY(const auto again, FileBytes::open(on_disk(entry.path), false));
+    TS_TRY(const Oid written, options_.blobs->write_pieces(size, [&] { return again->next(); }));
+    return written == entry.oid;
   }
 
   const std::string& root_;

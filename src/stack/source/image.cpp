@@ -84,7 +84,8 @@ Result<void> read_missing(const Reading& reading, const std::string& root, const
     const LayerEntry& entry = blobs.at(name).entries[place.entry];
     const bool elsewhere =
         !below(entry.path, reading.root).has_value() || moved;  // a hard link's bytes, for instance
-    const bool keep = elsewhere && reading.options.blobs != nullptr && entry.hashed &&
+    const bool too_large = entry.size > reading.options.limits.blob_bytes;
+    const bool keep = (elsewhere || too_large) && reading.options.blobs != nullptr && entry.hashed &&
                       (!reading.options.want || reading.options.want(item.path, entry.oid)) &&
                       !reading.options.blobs->contains(entry.oid);
     if (!entry.hashed || keep) missing[name][place.entry].push_back(item.path);
@@ -110,7 +111,8 @@ Result<void> read_missing(const Reading& reading, const std::string& root, const
                       std::any_of(asked->begin(), asked->end(),
                                   [&](const std::string& path) { return reading.options.want(path, oid); }));
             },
-        .blobs = reading.options.blobs};
+        .blobs = reading.options.blobs,
+        .stream_large = true};
     const std::string where = printable(reading.location + ": " + name);
     TS_TRY(LayerListing again, read_layer(bytes, wishes, reading.options.limits, where));
     LayerListing& listing = blobs.at(name);
@@ -224,6 +226,10 @@ class SharedStore final : public BlobStore {
   Result<Oid> write(std::string_view bytes) override {
     const std::lock_guard lock(mutex_);
     return blobs_->write(bytes);
+  }
+  Result<Oid> write_pieces(std::uint64_t size, const NextPiece& next) override {
+    const std::lock_guard lock(mutex_);
+    return blobs_->write_pieces(size, next);
   }
 
  private:

@@ -106,6 +106,11 @@ class LayerScan {
     const bool text = entry.size <= kTextBytes && says_what_is_imported(entry.path);
     const bool hash = text || !wishes_.hash || wishes_.hash(listing.entries.size(), entry.path, entry.size);
     if (!hash) return {};
+    if (wishes_.stream_large && wishes_.blobs != nullptr && entry.size > limits_.blob_bytes) {
+      TS_TRY(entry.oid, wishes_.blobs->write_pieces(entry.size, [&] { return tar.data(); }));
+      entry.hashed = true;
+      return {};
+    }
     const bool hold = text || (wishes_.blobs != nullptr && entry.size <= limits_.blob_bytes);
     Hasher hasher = blob_hasher(entry.size);
     std::string bytes;
@@ -125,15 +130,10 @@ class LayerScan {
     }
     entry.oid = hasher.oid();
     entry.hashed = true;
-    if (wishes_.blobs != nullptr && (!wishes_.keep || wishes_.keep(entry.path, entry.oid))) {
-      if (hold) {
-        TS_TRY(const Oid written, wishes_.blobs->write(bytes));
-        TS_CHECK(written == entry.oid, to_hex(written), to_hex(entry.oid));
-      } else {
-        listing.notes.push_back(printable(entry.path) + " has " + std::to_string(entry.size) +
-                                " bytes, more than the limit of " + std::to_string(limits_.blob_bytes) +
-                                "; its id is known, its bytes were not kept.");
-      }
+    const bool fits = entry.size <= limits_.blob_bytes;
+    if (wishes_.blobs != nullptr && fits && (!wishes_.keep || wishes_.keep(entry.path, entry.oid))) {
+      TS_TRY(const Oid written, wishes_.blobs->write(bytes));
+      TS_CHECK(written == entry.oid, to_hex(written), to_hex(entry.oid));
     }
     if (text) entry.text = std::move(bytes);
     return {};

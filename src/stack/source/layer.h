@@ -42,6 +42,9 @@ struct LayerWishes {
   std::function<bool(std::size_t index, std::string_view path, std::uint64_t size)> hash{};
   std::function<bool(std::string_view path, const Oid& oid)> keep{};  // its bytes go to `blobs`
   BlobStore* blobs = nullptr;
+  // Files over the limit for memory go to `blobs` as they stream by, all that are hashed; otherwise they are
+  // only hashed, since nobody can know before their end whether they are wanted.
+  bool stream_large = false;
   std::string stored_digest{};  // "sha256:…" that the bytes as stored must have; empty: nobody states it
 };
 

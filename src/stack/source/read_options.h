@@ -14,7 +14,8 @@
 namespace tessera::stack {
 
 struct ReadLimits {
-  std::uint64_t blob_bytes = 256ULL << 20;     // a larger file is hashed while it streams by, but not kept
+  std::uint64_t blob_bytes =
+      256ULL << 20;  // a larger file is never held in memory: one that is wanted is read twice
   std::uint64_t json_bytes = 4ULL << 20;       // one manifest, index or config
   std::uint64_t all_json_bytes = 64ULL << 20;  // all of them together
   std::uint64_t entries = 5'000'000;           // of one archive; about 150 bytes of memory each
@@ -28,7 +29,7 @@ struct ReadOptions {
   // Called with the path inside the tree and the blob id; true: its bytes go to `blobs`. Unset: all bytes do.
   std::function<bool(std::string_view path, const Oid& oid)> want{};
   BlobStore* blobs = nullptr;  // null: only ids are wanted
-  StageProgress progress{};  // in bytes as they are stored; one call at a time, from any thread
+  StageProgress progress{};    // in bytes as they are stored; one call at a time, from any thread
   std::string platform{};      // "linux/arm64"; empty: linux and this machine's architecture
   ReadLimits limits{};
 };

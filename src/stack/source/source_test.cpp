@@ -429,15 +429,36 @@ TEST(Image, OnlyWantedBytesAreKept) {
   EXPECT_TRUE(blobs.contains(blob_oid("2")));
 }
 
-TEST(Image, FileOverTheLimitIsHashedAndNotKept) {
+// Its id is known only at its end: what is wanted is read once more, into the store. So from every source.
+TEST(Image, AFileTooLargeForMemoryIsKeptWhenItIsWanted) {
   const ScratchFolder folder;
-  folder.write("x.tar", make_tar({file("a", std::string(5000, 'x'))}));
-  MemoryStore blobs;
-  const SourceTree tree =
-      read("tar:" + (folder / "x.tar"), {.blobs = &blobs, .limits = {.blob_bytes = 4096}});
-  EXPECT_EQ(tree.tree.entries[0].oid, blob_oid(std::string(5000, 'x')));
-  EXPECT_EQ(blobs.size(), 0U);
-  EXPECT_EQ(tree.tree.notes.size(), 1U);
+  const std::string large(5000, 'x');
+  const std::string other(6000, 'y');
+  folder.write("x.tar", make_tar({file("app/a", large), file("app/b", other), file("app/c", "small")}));
+  folder.write("tree/app/a", large);
+  folder.write("tree/app/b", other);
+  folder.write("tree/app/c", "small");
+  TestImage image{.layers = {make_tar({file("app/b", "below"), hardlink("app/d", "app/b")}),
+                             make_tar({file("app/a", large), file("app/b", other), file("app/c", "small")})},
+                  .created_by = {"one", "two"}};
+  std::map<std::string, std::string> files;
+  const auto as_is = [](const std::string& layer) { return layer; };
+  finish_oci(files, descriptor(kManifestType, add_oci_manifest(files, image, as_is, kLayerType)));
+  folder.write("image.tar", tar_of(files));
+  for (const std::string& spec : {"tar:" + (folder / "x.tar") + ":app", "dir:" + (folder / "tree") + "/app",
+                                  "oci:" + (folder / "image.tar") + ":/app"}) {
+    MemoryStore blobs;
+    const SourceTree tree =
+        read(spec, {.want = [&](std::string_view, const Oid& oid) { return oid != blob_oid(other); },
+                    .blobs = &blobs,
+                    .limits = {.blob_bytes = 4096}});
+    EXPECT_EQ(tree.tree.find("a")->oid, blob_oid(large)) << spec;
+    EXPECT_TRUE(blobs.contains(blob_oid(large))) << spec;
+    EXPECT_EQ(tree.tree.find("b")->oid, blob_oid(other)) << spec;
+    EXPECT_FALSE(blobs.contains(blob_oid(other))) << spec;
+    EXPECT_TRUE(blobs.contains(blob_oid("small"))) << spec;
+    EXPECT_TRUE(tree.tree.notes.empty()) << spec;
+  }
 }
 
 TEST(Image, EditableCheckoutAndInstalledCopyAreBothFound) {
