@@ -1,5 +1,6 @@
 // Situations from beginning to end, each with git as the judge: the strange repository, the cycle, the drift.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -289,6 +290,74 @@ TEST(Scenario, StrangeRepositoriesAreOneSentenceEach) {
   EXPECT_THAT(answer.err, AllOf(HasSubstr(old.substr(0, 12)), HasSubstr("git "))) << answer.err;
   ASSERT_EQ(run_command("git -C '" + shallow + "' fetch -q --unshallow").status, 0);
   EXPECT_EQ(init(work, shallow, old).code, 0);
+}
+
+// Larger than what is held in memory and than what counts as text: one atom, moved whole. The file is sparse.
+TEST(Scenario, AFileOf600MebibytesIsOneAtom) {
+  Stage s;
+  s.git.write("f", "1\n");
+  s.commit_base();
+  const ScratchFolder tree;
+  tree.write("f", "1\n");
+  tree.write("large.bin", "");
+  std::filesystem::resize_file(tree / "large.bin", std::uint64_t{600} << 20);
+  const Answer init = s.run({"init", "--repo", s.git.path(), "--base", s.base, "--tree",
+                             "dir:" + tree.path().string(), "--name", "demo"});
+  ASSERT_EQ(init.code, 0) << init.err;
+  const nlohmann::json listed = s.run({"list", "--json"}).json();
+  ASSERT_EQ(listed["atoms"].size(), 1u);
+  EXPECT_EQ(listed["atoms"][0]["kind"], "create");
+  ASSERT_EQ(s.run({"suggest"}).code, 0);
+  ASSERT_EQ(s.run({"split"}).code, 0);
+  ASSERT_EQ(s.run({"integrate"}).code, 0);
+  EXPECT_EQ(s.run({"verify"}).code, 0);
+  EXPECT_EQ(s.git.git("cat-file -s tessera/demo/integration:large.bin"), "629145600");
+}
+
+// git itself refuses such a repository; here it is read, and nothing of its config runs.
+TEST(Scenario, ARepositoryOfAnotherOwnerIsRead) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  Stage s;
+  s.git.write("f", "1\n");
+  s.commit_base();
+  s.git.write("f", "2\n");
+  s.commit_tree();
+  s.git.git("config core.fsmonitor 'touch " + (s.work / "ran") + "'");
+  ASSERT_EQ(run_command("chown -R 12345:12345 '" + s.git.path() + "'").status, 0);
+  s.init();
+  ASSERT_EQ(s.run({"suggest"}).code, 0);
+  EXPECT_EQ(s.run({"split"}).code, 0);
+  EXPECT_EQ(s.run({"integrate"}).code, 0);
+  EXPECT_EQ(s.run({"verify"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(s.work / "ran"));
+}
+
+// The tree moved on, and what is typed next.
+TEST(Scenario, AChangedTreeAndAStalePlanSayWhatToType) {
+  Stage s;
+  s.git.write("f", "1\n");
+  s.commit_base();
+  s.git.write("f", "2\n");
+  s.commit_tree();
+  s.init();
+  s.git.git("checkout -q -f running");
+  s.git.write("f", "3\n");
+  s.git.commit("moved on");
+  s.git.git("checkout -q --detach");
+  const Answer changed = s.run({"init", "--refresh"});
+  EXPECT_EQ(changed.code, 3);
+  EXPECT_THAT(changed.err,
+              AllOf(HasSubstr("the plan was made for sha256:"), HasSubstr("tessera-stack absorb --tree")));
+  std::ifstream in(s.plan());
+  std::string plan((std::istreambuf_iterator<char>(in)), {});
+  plan.replace(plan.find("\"myers\""), 7, "\"patience\"");
+  std::ofstream(s.plan()) << plan;
+  EXPECT_THAT(s.run({"plan", "check"}).err, HasSubstr("tessera-stack plan pin"));
+  plan.replace(plan.find("digest  = \"sha256:") + 18, 4, "0000");
+  std::ofstream(s.plan()) << plan;
+  const Answer other = s.run({"list"});
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.err, HasSubstr("tessera-stack absorb --tree"));
 }
 
 }  // namespace
