@@ -1,5 +1,7 @@
 #include "bench_output.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
@@ -9,10 +11,16 @@
 #include "whole_file.h"
 
 namespace tessera {
+
 void declare_bench_output_flags(CLI::App& app, BenchOutputFlags& flags) {
   app.add_option("-o,--output", flags.output, "File for the report as JSON");
   app.add_option("--plots", flags.plots, "Folder for plots (SVG); made if it is not there");
   app.add_flag("--json", flags.json, "Print JSON instead of tables");
+  app.add_flag("--quiet", flags.quiet, "No progress");
+}
+
+bench::Progress make_progress(const BenchOutputFlags& flags) {
+  return {flags.quiet ? nullptr : stderr, isatty(STDERR_FILENO) == 1};
 }
 
 Result<void> write_bench_report(const bench::BenchReport& report, const BenchOutputFlags& flags) {

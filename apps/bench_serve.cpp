@@ -1,7 +1,5 @@
 #include "bench_serve.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -54,13 +52,6 @@ Result<void> check(const BenchServeFlags& flags) {
   return check_extra(flags.extra_body);
 }
 
-template <class T>
-std::string joined(const std::vector<T>& values) {
-  std::ostringstream out;
-  for (std::size_t i = 0; i < values.size(); ++i) out << (i > 0 ? "," : "") << values[i];
-  return out.str();
-}
-
 // Every flag, as if it had been typed; the key alone stays out.
 std::map<std::string, std::string> settings_of(const BenchServeFlags& flags, std::uint64_t seed) {
   std::map<std::string, std::string> out = {
@@ -75,14 +66,14 @@ std::map<std::string, std::string> settings_of(const BenchServeFlags& flags, std
     out["trace"] = flags.trace;
     out["trace-speed"] = std::to_string(flags.trace_speed);
   } else if (!flags.request_rates.empty()) {
-    out["request-rate"] = joined(flags.request_rates);
+    out["request-rate"] = comma_list(flags.request_rates);
     out["burstiness"] = std::to_string(flags.burstiness);
     out["requests"] = std::to_string(flags.requests);
     out["prompt-tokens"] = std::to_string(flags.prompt_tokens);
     out["output-tokens"] = std::to_string(flags.output_tokens);
   } else {
-    out["context"] = joined(flags.contexts);
-    out["concurrency"] = joined(flags.concurrencies);
+    out["context"] = comma_list(flags.contexts);
+    out["concurrency"] = comma_list(flags.concurrencies);
     out["seconds"] = std::to_string(flags.seconds);
     out["warm-up"] = std::to_string(flags.warm_up);
     out["slices"] = std::to_string(flags.slices);
@@ -185,7 +176,6 @@ void declare_bench_serve_flags(CLI::App& app, BenchServeFlags& flags) {
   app.add_flag("--respect-eos", flags.respect_eos, "Let the model end; cells in which it does are marked");
   app.add_option("--seed", flags.seed,
                  "Of prompts and arrivals (default: the clock, so that no cache knows them)");
-  app.add_flag("--quiet", flags.quiet, "No progress");
   declare_bench_output_flags(app, flags.output);
   app.footer(R"(
 Examples:
@@ -209,7 +199,7 @@ Result<int> run_bench_serve(const BenchServeFlags& flags) {
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()));
   TS_TRY(const PromptPool prompts, make_prompts(flags, *loop, server, seed));
 
-  Progress progress(flags.quiet ? nullptr : stderr, isatty(STDERR_FILENO) == 1);
+  Progress progress = make_progress(flags.output);
   BenchReport report = begin_report("serve");
   report.subject = server.model + " at " + flags.url;
   report.settings = settings_of(flags, seed);

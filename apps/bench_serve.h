@@ -39,7 +39,6 @@ struct BenchServeFlags {
   std::string extra_body;
   bool respect_eos = false;
   std::optional<std::uint64_t> seed;
-  bool quiet = false;
   BenchOutputFlags output;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -217,6 +216,7 @@ Result<ExchangeReport> measure_exchanges(const ExchangeBenchOptions& options) {
   }
   for (std::int32_t round = 0; round < options.rounds; ++round) {
     for (const auto& layout : layouts) layout->take_steps(options.steps);
+    options.on_round(round + 1, options.rounds + options.elastic_rounds);
   }
   // Each pair in both orders: who comes second finds warmer caches, and clocks that have sunk.
   std::vector<double> clocks, cpus;
@@ -229,37 +229,12 @@ Result<ExchangeReport> measure_exchanges(const ExchangeBenchOptions& options) {
     if (round % 2 == 1) a = alone.take_steps(options.steps);
     clocks.push_back(b.clock / a.clock);
     cpus.push_back(b.cpu / a.cpu);
+    options.on_round(options.rounds + round + 1, options.rounds + options.elastic_rounds);
   }
   for (const auto& layout : layouts) report.rows.push_back(layout->row(layout->alone()));
   report.elastic_quotient = median(clocks);
   report.elastic_cpu_quotient = median(cpus);
   return report;
-}
-
-std::string exchange_text(const ExchangeReport& report) {
-  const ExchangeBenchOptions& o = report.options;
-  char line[256];
-  std::string text;
-  std::snprintf(line, sizeof line,
-                "%d ranks as threads, %lld layers, %d sequences decode; medians of %d steps, in turns; us\n",
-                o.ranks, static_cast<long long>(report.layers), o.sequences, o.rounds * o.steps);
-  text += line;
-  std::snprintf(line, sizeof line, "%-16s %8s %10s %10s %12s %12s %14s %14s %14s\n", "layout", "context",
-                "step", "cpu", "tp calls", "dcp calls", "dcp a layer", "alone a layer", "bytes a layer");
-  text += line;
-  for (const ExchangeRow& row : report.rows) {
-    const std::string name = "D = " + std::to_string(row.context_ranks) +
-                             (row.elastic && row.context_ranks > 1 ? ", elastic" : "");
-    std::snprintf(line, sizeof line, "%-16s %8d %10.0f %10.0f %12.0f %12.0f %14.1f %14.1f %14.0f\n",
-                  name.c_str(), row.context, row.step, row.cpu, row.tp_collectives, row.dcp_collectives,
-                  row.dcp_collectives / static_cast<double>(report.layers), row.exchange_a_layer,
-                  row.bytes_a_layer);
-    text += line;
-  }
-  std::snprintf(line, sizeof line,
-                "short sequences, elastic D against D = 1: %+.1f %% by the clock, %+.1f %% by CPU time\n",
-                (report.elastic_quotient - 1) * 100, (report.elastic_cpu_quotient - 1) * 100);
-  return text + line;
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct ExchangeBenchOptions {
   std::int32_t rounds = 8;             // turns of each layout
   std::int32_t elastic_rounds = 60;    // further turns of the two layouts of short sequences
   std::int32_t steps = 4;              // of a turn
+  std::function<void(std::int32_t round, std::int32_t of)> on_round = [](std::int32_t, std::int32_t) {};
 };
 
 // Medians over steps, in microseconds, as rank 0 saw them.
@@ -49,6 +51,5 @@ struct ExchangeReport {
 };
 
 Result<ExchangeReport> measure_exchanges(const ExchangeBenchOptions& options);
-std::string exchange_text(const ExchangeReport& report);
 
 }  // namespace tessera

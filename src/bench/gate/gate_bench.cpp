@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -240,39 +239,14 @@ Result<GateBenchReport> measure_gate(const GateBenchOptions& options) {
       scheduler_options(recipe.runner, rank, config, static_cast<std::int32_t>(checkpoint.config().vocab));
   GateBench bench(options, scheduler, std::move(rank));
   for (const std::int32_t context : options.contexts) {
-    for (const std::int32_t sequences : options.sequences)
+    for (const std::int32_t sequences : options.sequences) {
       report.cells.push_back(bench.measure(sequences, context));
+      options.on_cell(report.cells.back());
+    }
   }
   report.split = bench.split();
   report.accepted_at = bench.accepted_at();
   return report;
-}
-
-std::string gate_text(const GateBenchReport& report) {
-  std::string text =
-      report.model + " with " + report.draft + ", up to " + std::to_string(report.most_drafts) +
-      " drafts; tokens a second of " + (report.cpu_time ? "CPU time" : "the clock") + "\n\n" +
-      "| context | sequences | never | always | adaptive | of the better | chosen | tokens a step |\n"
-      "|---|---|---|---|---|---|---|---|\n";
-  std::array<char, 256> line;
-  const auto add = [&](const char* format, auto... values) {
-    std::snprintf(line.data(), line.size(), format, values...);
-    text += line.data();
-  };
-  double worst = 1e9;
-  for (const GateCell& cell : report.cells) {
-    worst = std::min(worst, cell.adaptive_share);
-    add("| %d | %d | %.0f | %.0f | %.0f | %.1f %% | %d | %.2f |\n", cell.context, cell.sequences,
-        cell.rate[0], cell.rate[1], cell.rate[2], 100 * cell.adaptive_share, cell.chosen,
-        cell.tokens_per_step);
-  }
-  add("\nAdaptive is at worst %.1f %% of the better one.\n", 100 * worst);
-  const StepSplit& s = report.split;
-  add("A step with all drafts, on average: verify %.0f us, sample %.0f us, draft %.0f us, host %.0f us.\n",
-      s.verify, s.sample, s.draft, s.host);
-  text += "Drafts that stood, by position:";
-  for (const double share : report.accepted_at) add(" %.2f", share);
-  return text + "\n";
 }
 
 }  // namespace tessera

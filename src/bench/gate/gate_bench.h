@@ -15,18 +15,6 @@
 
 namespace tessera {
 
-struct GateBenchOptions {
-  std::string model;                                       // folder
-  std::string speculative_config;                          // as the flag's JSON
-  std::function<std::unique_ptr<Backend>()> make_backend;  // what computes
-  std::vector<std::int32_t> text;                          // tokens that prompts are cut from
-  std::vector<std::int32_t> sequences = {1, 4, 16};
-  std::vector<std::int32_t> contexts = {128, 1024};  // tokens of a prompt
-  std::int32_t output = 32;                          // tokens of each sequence
-  std::int32_t rounds = 5;  // turns of each mode in a cell; one before them is not counted
-  bool cpu_time = false;    // of this process, instead of the clock: little disturbed by other programs
-};
-
 enum class GateMode : std::uint8_t { kNever, kAlways, kAdaptive };
 inline constexpr std::size_t kGateModes = 3;
 
@@ -37,6 +25,19 @@ struct GateCell {
   double adaptive_share = 0;                 // of the better of never and always
   std::int32_t chosen = 0;                   // draft length that the gate chose most often
   double tokens_per_step = 0;                // of a sequence, where drafts are always made
+};
+
+struct GateBenchOptions {
+  std::string model;                                       // folder
+  std::string speculative_config;                          // as the flag's JSON
+  std::function<std::unique_ptr<Backend>()> make_backend;  // what computes
+  std::vector<std::int32_t> text;                          // tokens that prompts are cut from
+  std::vector<std::int32_t> sequences = {1, 4, 16};
+  std::vector<std::int32_t> contexts = {128, 1024};  // tokens of a prompt
+  std::int32_t output = 32;                          // tokens of each sequence
+  std::int32_t rounds = 5;  // turns of each mode in a cell; one before them is not counted
+  bool cpu_time = false;    // of this process, instead of the clock: little disturbed by other programs
+  std::function<void(const GateCell&)> on_cell = [](const GateCell&) {};  // that has just been measured
 };
 
 // Of an average decode step that makes and verifies as many drafts as asked for, in microseconds.
@@ -57,6 +58,5 @@ struct GateBenchReport {
 };
 
 Result<GateBenchReport> measure_gate(const GateBenchOptions& options);
-std::string gate_text(const GateBenchReport& report);
 
 }  // namespace tessera

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "bench/load/decode_window.h"
-#include "bench/load/progress.h"
 #include "bench/load/prompt_pool.h"
 #include "bench/load/request_body.h"
 #include "bench/load/server_facts.h"
 #include "bench/report/bench_report.h"
+#include "bench/report/progress.h"
 
 namespace tessera::bench {
 

@@ -1,11 +1,11 @@
 // Prefill measured apart from decoding: one fresh prompt at a time, one token each.
 #pragma once
 
-#include "bench/load/progress.h"
 #include "bench/load/prompt_pool.h"
 #include "bench/load/request_body.h"
 #include "bench/load/server_facts.h"
 #include "bench/report/bench_report.h"
+#include "bench/report/progress.h"
 
 namespace tessera::bench {
 

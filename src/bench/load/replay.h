@@ -1,12 +1,12 @@
 // Replays a trace against a server: every request at its time, however many are then open.
 #pragma once
 
-#include "bench/load/progress.h"
 #include "bench/load/prompt_pool.h"
 #include "bench/load/replay_trace.h"
 #include "bench/load/request_body.h"
 #include "bench/load/server_facts.h"
 #include "bench/report/bench_report.h"
+#include "bench/report/progress.h"
 
 namespace tessera::bench {
 

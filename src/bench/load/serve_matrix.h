@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "bench/load/progress.h"
 #include "bench/load/prompt_pool.h"
 #include "bench/load/request_body.h"
 #include "bench/load/server_facts.h"
 #include "bench/report/bench_report.h"
+#include "bench/report/progress.h"
 
 namespace tessera::bench {
 

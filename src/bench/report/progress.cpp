@@ -1,4 +1,4 @@
-#include "bench/load/progress.h"
+#include "bench/report/progress.h"
 
 namespace tessera::bench {
 
