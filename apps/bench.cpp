@@ -9,8 +9,10 @@
 #include "bench_collectives.h"
 #include "bench_compare.h"
 #include "bench_gate.h"
+#include "bench_mla.h"
 #include "bench_serve.h"
 #include "bench_server.h"
+#include "bench_step.h"
 
 namespace tessera {
 
@@ -22,6 +24,8 @@ struct BenchCommand::Impl {
   BenchGateFlags gate;
   BenchCollectivesFlags collectives;
   BenchServerFlags server;
+  BenchStepFlags step;
+  BenchMlaFlags mla;
 };
 
 BenchCommand::BenchCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
@@ -39,6 +43,10 @@ BenchCommand::BenchCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
        run_bench_compare);
   verb("gate", "Whether the speculation gate decides well", my.gate, declare_bench_gate_flags,
        run_bench_gate);
+  verb("step", "A decode step at a real model's width, from its config alone", my.step,
+       declare_bench_step_flags, run_bench_step);
+  verb("mla", "MLA decode attention beside what memory and arithmetic allow", my.mla, declare_bench_mla_flags,
+       run_bench_mla);
   verb("collectives", "What the exchange between ranks costs", my.collectives,
        declare_bench_collectives_flags, run_bench_collectives);
   verb("server", "What the server itself costs, over an engine that answers at once", my.server,

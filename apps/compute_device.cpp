@@ -1,6 +1,9 @@
 #include "compute_device.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "backend/cpu/cpu_backend.h"
@@ -114,6 +117,28 @@ Result<DeviceModel> model_of_device(const BackendChoice& choice) {
   }
 #endif
   return cpu_device(choice.threads);
+}
+
+Result<std::int64_t> free_memory(const BackendChoice& choice) {
+#ifdef TESSERA_HAS_CUDA
+  if (choice.device == ComputeDevice::kCuda) {
+    TS_TRY(const CudaCard card, cuda_card(choice.gpu));
+    return card.free_bytes;
+  }
+#endif
+  (void)choice;
+  std::int64_t bytes = 0;
+  std::ifstream memory("/proc/meminfo");
+  for (std::string line; std::getline(memory, line);) {
+    if (line.starts_with("MemAvailable:")) bytes = std::atoll(line.c_str() + 13) << 10;
+  }
+  if (bytes == 0) return Error{ErrorKind::kIo, "/proc/meminfo", "It does not say what memory is available."};
+  // A container's limit and what it uses, where there is one; "max" is not a number.
+  std::int64_t limit = 0, used = 0;
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
+  if (limit_file >> limit && used_file >> used)
+    bytes = std::min(bytes, std::max<std::int64_t>(limit - used, 0));
+  return bytes;
 }
 
 Result<std::int64_t> default_kv_bytes(ComputeDevice device, std::int64_t besides) {

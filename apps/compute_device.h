@@ -44,6 +44,10 @@ struct DeviceGroupOptions {
 Result<std::unique_ptr<Communicator>> make_device_group(Communicator& host, Backend& backend,
                                                         const DeviceGroupOptions& options);
 
+// What can be taken on the device now: of the CPU's memory, what neither programs nor a container's limit
+// hold back.
+Result<std::int64_t> free_memory(const BackendChoice& choice);
+
 // What the device makes of weights and scratch, for planning its memory.
 Result<DeviceModel> model_of_device(const BackendChoice& choice);
 // The cache's share where no flag names one: 2 GiB of the CPU's memory, or of a GPU's free memory 90 % less

@@ -26,13 +26,14 @@
 #include "base/check.h"
 
 namespace tessera {
-namespace {
 
 int usable_cores() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return std::max(1, CPU_COUNT(&cores));
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
+
+namespace {
 
 void check_f32(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
   TS_CHECK(tensor.dtype == DType::kF32, name_of(tensor.dtype));

@@ -13,6 +13,8 @@
 
 namespace tessera {
 
+int usable_cores();  // by this process
+
 struct CpuOptions {
   int threads = 0;                         // 0: one for each core that this process may use
   std::function<void()> before_copy = {};  // between host and device; may wait. For tests

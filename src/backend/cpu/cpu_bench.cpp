@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/read_sweep.h"
 #include "backend/cpu/test_data.h"
 #include "backend/cpu/thread_pool.h"
 
@@ -69,14 +70,7 @@ void read_memory(benchmark::State& state) {
   for (auto _ : state) {
     const Best::Lap lap(best);
     const std::uint64_t* data = all + turn++ % (kColdBytes / 8 / words) * words;
-    pool.split(pool.size(), [&](ItemRange range, int) {
-      std::uint64_t sums[8] = {};
-      const ItemRange part = static_share(words / 8, pool.size(), range.first);
-      for (std::int64_t i = part.first; i < part.last; ++i) {
-        for (int j = 0; j < 8; ++j) sums[j] += data[i * 8 + j];
-      }
-      for (const std::uint64_t sum : sums) benchmark::DoNotOptimize(sum);
-    });
+    benchmark::DoNotOptimize(sum_words(pool, data, words));
   }
   best.rate(state, "GB/s", static_cast<double>(words) * 8);
 }

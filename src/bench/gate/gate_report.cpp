@@ -19,7 +19,7 @@ void fill_report(const GateBenchReport& measured, bench::BenchReport& report) {
     const std::vector<std::pair<std::string, double>> axes = {{"context", cell.context},
                                                               {"sequences", cell.sequences}};
     report.measurements.push_back(
-        {.metric = "adaptive, of the better of never and always",
+        {.metric = "adaptive against the better of the two",
          .unit = "%",
          .axes = axes,
          .value = 100 * cell.adaptive_share,

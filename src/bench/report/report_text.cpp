@@ -58,9 +58,9 @@ std::string matrix_text(const std::vector<const Measurement*>& cells) {
   return out;
 }
 
-std::string line_text(const Measurement& m) {
+std::string line_text(const Measurement& m, std::size_t width) {
   std::string out = "  " + m.configuration();
-  out.resize(std::max<std::size_t>(out.size() + 2, 46), ' ');
+  out.resize(width, ' ');
   out += padded(cell_text(m), 11) + ' ' + m.unit;
   if (m.samples.size() > 1)
     out += "  (" + amount(percentile(m.samples, 0.1)) + " .. " + amount(percentile(m.samples, 0.9)) + ")";
@@ -68,6 +68,13 @@ std::string line_text(const Measurement& m) {
     const double share = m.higher_is_better ? m.value / *m.bound : *m.bound / m.value;
     out += "  " + amount(100 * share) + " % of the bound " + amount(*m.bound);
   }
+  const auto fact = [&](const char* name) {
+    const auto found = m.facts.find(name);
+    return found == m.facts.end() ? 0.0 : found->second;
+  };
+  if (fact("us") > 0 && fact("bytes") > 0)
+    out += "  " + amount(fact("bytes") / fact("us") * 1e-3) + " GB/s  " +
+           amount(fact("flops") / fact("us") * 1e-6) + " TFLOP/s";
   return out + '\n';
 }
 
@@ -87,7 +94,9 @@ std::string report_text(const BenchReport& report) {
     out += '\n';
     if (!matrix.empty()) out += matrix_text(matrix);
     if (!lines.empty()) out += metric + "\n";
-    for (const Measurement* m : lines) out += line_text(*m);
+    std::size_t width = 44;
+    for (const Measurement* m : lines) width = std::max(width, m->configuration().size() + 4);
+    for (const Measurement* m : lines) out += line_text(*m, width);
   }
   bool first = true;
   for (const Measurement& m : report.measurements) {

@@ -10,7 +10,7 @@
 
 namespace tessera::bench {
 
-// What the card can do, measured: a large copy's reads, a large matrix product.
+// What a device can do: ceilings.h measures it. The figures here are an H200's.
 struct Ceilings {
   double read_gb_s = 4493;
   double tflop_s = 785;
@@ -45,6 +45,15 @@ struct MoeCase {
   std::int64_t hidden = 7168;
   std::int64_t width = 2048;
 };
+struct MlaDecodeCase {
+  std::int32_t seqs = 1;
+  std::int32_t context = 4096;  // rows that the last query token of a sequence sees; at least `query`
+  std::int64_t heads = 64;
+  std::int32_t query = 1;  // tokens of each sequence
+  KvFormat format = KvFormat::kBF16;
+  std::int32_t latent = 512;
+  std::int32_t rope = 64;
+};
 struct PrefillCase {
   std::int64_t heads = 64;
   std::int64_t context = 0;  // rows before the first token
@@ -56,6 +65,9 @@ class OpBench {
 
   std::vector<OpResult> linear(const LinearCase& c, const std::vector<std::int64_t>& tokens);
   std::vector<OpResult> moe(const MoeCase& c, const std::vector<std::int64_t>& tokens);
+  // Over rows that were not read recently.
+  OpResult mla_decode(const MlaDecodeCase& c);
+  static std::int64_t pool_bytes(const MlaDecodeCase& c);  // that it takes for them
   OpResult prefill(const PrefillCase& c, std::int64_t tokens);
   std::vector<OpResult> small_ops(std::int64_t tokens);
 
@@ -63,6 +75,7 @@ class OpBench {
   // Times `call(i)`, i counting up over the rotating inputs.
   OpResult time(std::string name, std::int64_t tokens, std::int64_t calls,
                 const std::function<void(std::int64_t)>& call);
+  KvLayer random_pool(KvFormat format, const KvRowShape& shape, std::int64_t blocks);
   Tensor random_rows(std::int64_t rows, std::int64_t cols);
   Tensor rows(DType dtype, std::int64_t rows, std::int64_t cols);
   template <class T>
