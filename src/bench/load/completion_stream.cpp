@@ -14,15 +14,14 @@ void CompletionStream::start(std::string body, std::int64_t asked_tokens, Events
   call_ = loop_.send("POST", "/v1/completions", std::move(body), *this);
 }
 
-void CompletionStream::on_body(std::string_view bytes) {
-  const double now = loop_.now();
+void CompletionStream::on_body(std::string_view bytes, double at) {
   if (status_ != 200 && head_of_body_.size() < 1000) head_of_body_ += bytes.substr(0, 1000);
   const bool had_begun = trace_.has_begun();
-  lines_.feed(bytes, [&](std::string_view payload) { on_payload(payload, now); });
+  lines_.feed(bytes, [&](std::string_view payload) { on_payload(payload, at); });
   if (!had_begun && trace_.has_begun()) events_.on_first_token();
 }
 
-void CompletionStream::on_payload(std::string_view payload, double now) {
+void CompletionStream::on_payload(std::string_view payload, double at) {
   const StreamEvent event = read_event(payload, trace_.text);
   if (event.is_done) return;
   if (!event.error.empty()) {
@@ -40,7 +39,7 @@ void CompletionStream::on_payload(std::string_view payload, double now) {
     arrived = trace_.counted_by_server ? *event.completion_tokens - trace_.tokens : arrived;
   }
   if (arrived <= 0) return;
-  trace_.arrivals.push_back({now, static_cast<std::int32_t>(arrived)});
+  trace_.arrivals.push_back({at, static_cast<std::int32_t>(arrived)});
   trace_.tokens += arrived;
 }
 

@@ -48,9 +48,9 @@ class CompletionStream final : public CallSink {
 
  private:
   void on_head(int status) override { status_ = status; }
-  void on_body(std::string_view bytes) override;
+  void on_body(std::string_view bytes, double at) override;
   void on_end(const Result<void>& how) override;
-  void on_payload(std::string_view payload, double now);
+  void on_payload(std::string_view payload, double at);
 
   LoadLoop& loop_;
   Events events_;

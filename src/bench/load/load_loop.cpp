@@ -1,186 +1,58 @@
 #include "bench/load/load_loop.h"
 
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/connect.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
+#include <netdb.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
-#include <limits>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <map>
 #include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "bench/load/call_connection.h"
 
 namespace tessera::bench {
 namespace {
 
-namespace asio = boost::asio;
-namespace http = boost::beast::http;
-using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-// A body that is handed on as it comes.
-struct SinkBody {
-  struct value_type {
-    CallSink* sink = nullptr;
-  };
-  class reader {
-   public:
-    template <bool isRequest, class Fields>
-    reader(http::header<isRequest, Fields>&, value_type& value) : value_(value) {}
-    void init(const boost::optional<std::uint64_t>&, boost::system::error_code& error) { error = {}; }
-    template <class Buffers>
-    std::size_t put(const Buffers& buffers, boost::system::error_code& error) {
-      error = {};
-      std::size_t taken = 0;
-      for (auto at = asio::buffer_sequence_begin(buffers); at != asio::buffer_sequence_end(buffers); ++at) {
-        const asio::const_buffer buffer = *at;
-        taken += buffer.size();
-        if (value_.sink != nullptr)
-          value_.sink->on_body({static_cast<const char*>(buffer.data()), buffer.size()});
-      }
-      return taken;
-    }
-    void finish(boost::system::error_code& error) { error = {}; }
+// What is gathered after a wake before the next look: a server that answers a hundred streams writes to them
+// for about so long. Bytes are dated by the kernel, so nothing is measured late.
+constexpr double kNap = 1e-3;  // s
+constexpr int kEvents = 256;
 
-   private:
-    value_type& value_;
-  };
-};
-
-Error io_error(const std::string& where, const char* what, const boost::system::error_code& error) {
-  return {ErrorKind::kIo, where, std::string(what) + ": " + error.message() + "."};
-}
-
-// Lives as long as its handlers; `sink_` is null once the owner has let go.
-class Connection final : public std::enable_shared_from_this<Connection> {
+class EpollLoop final : public LoadLoop {
  public:
-  Connection(asio::io_context& context, std::string url, std::string request, CallSink& sink)
-      : socket_(context), url_(std::move(url)), request_(std::move(request)), sink_(&sink) {
-    parser_.body_limit(std::numeric_limits<std::uint64_t>::max());
-    parser_.get().body().sink = &sink;
+  explicit EpollLoop(HttpTarget target) : target_(std::move(target)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    TS_CHECK(epoll_ >= 0, errno);
   }
-
-  void start(const tcp::resolver::results_type& endpoints) {
-    asio::async_connect(socket_, endpoints,
-                        [self = shared_from_this()](const boost::system::error_code& error,
-                                                    const tcp::endpoint&) { self->on_connected(error); });
+  ~EpollLoop() override {
+    if (addresses_ != nullptr) freeaddrinfo(addresses_);
+    ::close(epoll_);
   }
-
-  void close() {
-    sink_ = nullptr;
-    parser_.get().body().sink = nullptr;
-    boost::system::error_code ignored;
-    socket_.close(ignored);
-  }
-
- private:
-  void on_connected(const boost::system::error_code& error) {
-    if (sink_ == nullptr) return;
-    if (error) return end(io_error(url_, "The connection failed", error));
-    boost::system::error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    asio::async_write(socket_, asio::buffer(request_),
-                      [self = shared_from_this()](const boost::system::error_code& failed, std::size_t) {
-                        if (self->sink_ == nullptr) return;
-                        std::string().swap(self->request_);
-                        // An answer may have come all the same, e.g. to a body that was too large.
-                        if (!failed) return;
-                        self->write_error_ = failed;
-                      });
-    read_more();
-  }
-
-  void read_more() {
-    socket_.async_read_some(input_.prepare(16384),
-                            [self = shared_from_this()](const boost::system::error_code& error,
-                                                        std::size_t bytes) { self->on_read(error, bytes); });
-  }
-
-  void on_read(const boost::system::error_code& error, std::size_t bytes) {
-    if (sink_ == nullptr) return;
-    input_.commit(bytes);
-    boost::system::error_code parsed;
-    if (error == asio::error::eof) {
-      parser_.put_eof(parsed);
-      if (parsed || !parser_.is_done())
-        return end(
-            Error{ErrorKind::kIo, url_, "The server closed the connection in the middle of its answer."});
-    } else if (error) {
-      return end(io_error(url_, "Reading failed", write_error_ ? write_error_ : error));
-    }
-    while (input_.size() > 0 && !parser_.is_done()) {
-      const std::size_t used = parser_.put(input_.data(), parsed);
-      if (sink_ == nullptr) return;  // closed by its sink
-      input_.consume(used);
-      if (parser_.is_header_done() && !head_told_) {
-        head_told_ = true;
-        parser_.eager(true);  // from here on as much as there is; before, the head alone
-        sink_->on_head(static_cast<int>(parser_.get().result_int()));
-        if (sink_ == nullptr) return;
-      }
-      if (parsed == http::error::need_more) {
-        parsed = {};
-        break;
-      }
-      if (parsed) return end(io_error(url_, "The answer is no HTTP", parsed));
-      if (used == 0) break;
-    }
-    if (parser_.is_done()) return end({});
-    read_more();
-  }
-
-  void end(const Result<void>& how) {
-    CallSink* sink = std::exchange(sink_, nullptr);
-    close();
-    sink->on_end(how);
-  }
-
-  tcp::socket socket_;
-  std::string url_;
-  std::string request_;
-  CallSink* sink_;
-  boost::beast::flat_buffer input_;
-  http::response_parser<SinkBody> parser_;
-  boost::system::error_code write_error_;
-  bool head_told_ = false;
-};
-
-class OwnedConnection final : public HttpCall {
- public:
-  explicit OwnedConnection(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
-  ~OwnedConnection() override { connection_->close(); }
-  void close() override { connection_->close(); }
-
- private:
-  std::shared_ptr<Connection> connection_;  // shared with its pending reads and writes
-};
-
-class AsioLoop final : public LoadLoop {
- public:
-  explicit AsioLoop(HttpTarget target) : target_(std::move(target)), work_(context_.get_executor()) {}
 
   Result<void> resolve() {
-    boost::system::error_code error;
-    tcp::resolver resolver(context_);
-    endpoints_ = resolver.resolve(target_.host, target_.port, error);
-    if (error) return io_error(target_.url(), "The host cannot be looked up", error);
-    return {};
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    const int failed = getaddrinfo(target_.host.c_str(), target_.port.c_str(), &hints, &addresses_);
+    if (failed == 0) return {};
+    return Error{ErrorKind::kIo, target_.url(),
+                 std::string("The host cannot be looked up: ") + gai_strerror(failed) + "."};
   }
 
   const HttpTarget& target() const override { return target_; }
   double now() const override { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+  LoopCounts counts() const override { return tools_.counts; }
 
-  void at(double when, std::function<void()> task) override {
-    auto timer = std::make_unique<asio::steady_timer>(context_, point(when));
-    asio::steady_timer& waiting = *timer;
-    waiting.async_wait(
-        [timer = std::move(timer), task = std::move(task)](const boost::system::error_code& error) {
-          if (!error) task();
-        });
-  }
+  void at(double when, std::function<void()> task) override { timers_.emplace(when, std::move(task)); }
 
   std::unique_ptr<HttpCall> send(std::string_view method, std::string_view path, std::string body,
                                  CallSink& sink) override {
@@ -191,35 +63,129 @@ class AsioLoop final : public LoadLoop {
     if (!body.empty()) request += "Content-Type: application/json\r\n";
     request += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
     request += body;
+    const std::uint64_t id = ++last_id_;
     auto connection =
-        std::make_shared<Connection>(context_, target_.url() + std::string(path), std::move(request), sink);
-    connection->start(endpoints_);
-    return std::make_unique<OwnedConnection>(std::move(connection));
+        std::make_shared<CallConnection>(tools_, target_.url() + std::string(path), std::move(request), sink);
+    calls_[id] = {connection};
+    // Not before the caller holds the call: it may be refused at once.
+    at(now(), [this, id] {
+      const auto call = calls_.find(id);
+      if (call == calls_.end()) return;
+      const std::shared_ptr<CallConnection> starting = call->second.connection;
+      starting->connect(addresses_);
+      watch(id);
+    });
+    return std::make_unique<OwnedCall>(*this, id, std::move(connection));
   }
 
   void run_until(double when) override {
-    context_.restart();
-    context_.run_until(point(when));
+    is_stopped_ = false;
+    while (!is_stopped_) {
+      while (!timers_.empty() && timers_.begin()->first <= now()) {
+        const std::function<void()> task = std::move(timers_.begin()->second);
+        timers_.erase(timers_.begin());
+        task();
+        if (is_stopped_) return;
+      }
+      const double current = now();
+      if (current >= when) return;
+      const double next = timers_.empty() ? when : std::min(when, timers_.begin()->first);
+      const double left = std::min(next - current, 3600.0);
+      const int timeout_ms = static_cast<int>(left * 1e3);
+      if (timeout_ms == 0) nap(left);  // shorter than what can be waited for
+      if (serve_ready(timeout_ms) > 0 && tools_.has_stamps && !is_stopped_)
+        nap(std::clamp(next - now(), 0.0, kNap));
+    }
   }
-  void stop() override { context_.stop(); }
+  void stop() override { is_stopped_ = true; }
 
  private:
-  Clock::time_point point(double when) const {
-    return began_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(when));
+  struct Watched {
+    std::shared_ptr<CallConnection> connection;  // shared with its owner, who may drop it in its own sink
+    int socket = -1;                             // that epoll knows
+    bool for_writing = false;
+  };
+  class OwnedCall final : public HttpCall {
+   public:
+    OwnedCall(EpollLoop& loop, std::uint64_t id, std::shared_ptr<CallConnection> connection)
+        : loop_(loop), id_(id), connection_(std::move(connection)) {}
+    ~OwnedCall() override { close(); }
+    void close() override {
+      connection_->close();
+      loop_.calls_.erase(id_);
+    }
+
+   private:
+    EpollLoop& loop_;
+    std::uint64_t id_;
+    std::shared_ptr<CallConnection> connection_;
+  };
+
+  int serve_ready(int timeout_ms) {
+    std::array<epoll_event, kEvents> events;
+    ++tools_.counts.waits;
+    const int ready = epoll_wait(epoll_, events.data(), kEvents, timeout_ms);
+    if (ready <= 0) return 0;
+    tools_.now = now();
+    timespec real{};
+    clock_gettime(CLOCK_REALTIME, &real);
+    tools_.now_realtime = static_cast<double>(real.tv_sec) + static_cast<double>(real.tv_nsec) * 1e-9;
+    for (int i = 0; i < ready; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      const auto call = calls_.find(event.data.u64);
+      if (call == calls_.end()) continue;  // closed by one before it
+      const std::shared_ptr<CallConnection> connection = call->second.connection;
+      connection->on_ready(event.events);
+      watch(event.data.u64);
+    }
+    return ready;
+  }
+
+  // Tells epoll what the call waits for, where that has changed; forgets a call that is over.
+  void watch(std::uint64_t id) {
+    const auto found = calls_.find(id);
+    if (found == calls_.end()) return;
+    Watched& call = found->second;
+    if (call.connection->is_over()) {
+      calls_.erase(found);
+      return;
+    }
+    const bool for_writing = call.connection->wants_to_write();
+    const int socket = call.connection->socket();
+    if (socket == call.socket && for_writing == call.for_writing) return;
+    epoll_event event{};
+    event.events = EPOLLIN | (for_writing ? EPOLLOUT : 0U);
+    event.data.u64 = id;
+    // A socket that was closed is gone from epoll, even where the next one got its number.
+    if (epoll_ctl(epoll_, EPOLL_CTL_MOD, socket, &event) != 0)
+      TS_CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, socket, &event) == 0, errno);
+    call.socket = socket;
+    call.for_writing = for_writing;
+  }
+
+  void nap(double seconds) {
+    if (seconds <= 0) return;
+    ++tools_.counts.naps;
+    const timespec time{static_cast<time_t>(seconds), static_cast<long>(std::fmod(seconds, 1.0) * 1e9)};
+    nanosleep(&time, nullptr);
   }
 
   const Clock::time_point began_ = Clock::now();
   HttpTarget target_;
-  asio::io_context context_{1};
-  asio::executor_work_guard<asio::io_context::executor_type> work_;
-  tcp::resolver::results_type endpoints_;
+  int epoll_;
+  addrinfo* addresses_ = nullptr;
+  LoopTools tools_;
+  std::multimap<double, std::function<void()>> timers_;
+  std::unordered_map<std::uint64_t, Watched> calls_;  // by number
+  std::uint64_t last_id_ = 0;
+  bool is_stopped_ = false;
 };
 
 class Collector final : public CallSink {
  public:
   explicit Collector(LoadLoop& loop) : loop_(loop) {}
   void on_head(int status) override { reply.status = status; }
-  void on_body(std::string_view bytes) override { reply.body += bytes; }
+  void on_body(std::string_view bytes, double) override { reply.body += bytes; }
   void on_end(const Result<void>& how) override {
     ended = how;
     loop_.stop();
@@ -235,7 +201,7 @@ class Collector final : public CallSink {
 }  // namespace
 
 Result<std::unique_ptr<LoadLoop>> LoadLoop::open(HttpTarget target) {
-  auto loop = std::make_unique<AsioLoop>(std::move(target));
+  auto loop = std::make_unique<EpollLoop>(std::move(target));
   TS_TRY(loop->resolve());
   return std::unique_ptr<LoadLoop>(std::move(loop));
 }
