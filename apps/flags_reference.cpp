@@ -25,7 +25,7 @@ std::string escaped(std::string text) {
 }
 
 // Flags that a launch line for vLLM does not have.
-constexpr std::array<std::string_view, 20> kOwnFlags = {"http-threads",
+constexpr std::array<std::string_view, 21> kOwnFlags = {"http-threads",
                                                         "max-connections",
                                                         "max-concurrent-requests",
                                                         "max-body-bytes",
@@ -33,6 +33,7 @@ constexpr std::array<std::string_view, 20> kOwnFlags = {"http-threads",
                                                         "drain-seconds",
                                                         "no-ui",
                                                         "record-requests",
+                                                        "record-requests-max-bytes",
                                                         "log-stats-interval",
                                                         "dry-run",
                                                         "recognise-control-tokens-in-messages",

@@ -15,6 +15,7 @@ struct ReplayFlags {
   std::string api_key;
   double timeout_s = 600;  // of one request
   int repeat = 1;
+  std::string timing = "none";  // or "recorded"
 };
 
 void declare_replay_flags(CLI::App& app, ReplayFlags& flags);

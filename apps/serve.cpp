@@ -87,6 +87,7 @@ ServerOptions server_options(const ServeFlags& flags, const SamplingParams& defa
   options.access_log = flags.enable_log_requests;
   options.page = !flags.no_ui;
   options.record_folder = flags.record_requests;
+  options.record_folder_bytes = flags.record_requests_max_bytes;
   options.always_include_usage = flags.always_include_usage;
   options.max_concurrent_requests = flags.max_concurrent_requests;
   options.response_role = flags.response_role;
@@ -167,7 +168,10 @@ int run_serve(const ServeFlags& flags, Processes* processes) {
   if (const auto listening = server.start(); !listening) return fail(listening.error());
   spdlog::info("listening on http://{}:{}, loading {}", flags.host, server.port(), flags.model);
   if (!flags.record_requests.empty())
-    spdlog::warn("requests and answers are recorded, prompts included, in {}", flags.record_requests);
+    spdlog::warn(
+        "requests and answers are recorded, prompts included, in {}, up to {} MiB; then the oldest are "
+        "deleted",
+        flags.record_requests, flags.record_requests_max_bytes >> 20);
 
   std::atomic<bool> is_fatal{false};
   const LaunchHooks hooks{

@@ -213,6 +213,12 @@ void declare_server_flags(CLI::App& app, ServeFlags& flags) {
          "Folder to which each request and its answer are written, prompts included, keys removed; for "
          "`tessera replay`")
       ->group(server);
+  app.add_option("--record-requests-max-bytes", flags.record_requests_max_bytes,
+                 "Size of that folder, e.g. 4GiB; the oldest records are deleted")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(server);
   app.add_flag("--no-ui", flags.no_ui, "Serve no page at /: the API alone")->group(server);
   app.add_flag("--enable-log-requests", flags.enable_log_requests,
                "Log a line for each request, without its text")

@@ -32,7 +32,8 @@ struct ServeFlags {
   std::int64_t max_body_bytes = std::int64_t{64} << 20;
   int drain_seconds = 30;       // after SIGTERM
   std::string record_requests;  // a folder; empty: requests are not recorded
-  bool no_ui = false;           // no page at "/"
+  std::int64_t record_requests_max_bytes = std::int64_t{1} << 30;
+  bool no_ui = false;  // no page at "/"
 
   // The engine.
   std::optional<std::int32_t> max_model_len;

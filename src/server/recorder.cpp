@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 
 #include "server/record/secrets.h"
 
@@ -90,22 +90,13 @@ class Recorder::Watched final : public http::Exchange {
   bool is_finished_ = false;
 };
 
-Recorder::Recorder(std::string folder, std::vector<std::string> keys, RecorderLimits limits)
-    : folder_(std::move(folder)), keys_(std::move(keys)), limits_(limits) {}
+Recorder::Recorder(RecordFolder folder, std::vector<std::string> keys, RecorderLimits limits)
+    : keys_(std::move(keys)), limits_(limits), folder_(std::move(folder)) {}
 
-Result<std::unique_ptr<Recorder>> Recorder::open(std::string folder, std::vector<std::string> keys,
+Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& folder, std::vector<std::string> keys,
                                                  RecorderLimits limits) {
-  namespace fs = std::filesystem;
-  std::error_code failed;
-  if (fs::create_directories(folder, failed)) fs::permissions(folder, fs::perms::owner_all, failed);
-  if (!failed && access(folder.c_str(), W_OK | X_OK) != 0)
-    failed = std::error_code(errno, std::system_category());
-  if (!failed && !fs::is_directory(folder, failed)) failed = std::make_error_code(std::errc::not_a_directory);
-  if (failed) {
-    return Error{ErrorKind::kIo, "--record-requests",
-                 "The folder '" + folder + "' cannot be written to: " + failed.message() + "."};
-  }
-  return std::unique_ptr<Recorder>(new Recorder(std::move(folder), std::move(keys), limits));
+  TS_TRY(RecordFolder opened, RecordFolder::open(folder, limits.folder_bytes));
+  return std::unique_ptr<Recorder>(new Recorder(std::move(opened), std::move(keys), limits));
 }
 
 std::shared_ptr<http::Exchange> Recorder::watch(std::shared_ptr<http::Exchange> exchange,
@@ -142,9 +133,7 @@ void Recorder::write(RecordedRequest record) {
   for (std::string* text : {&record.path, &record.user_agent, &record.body, &record.answer}) {
     *text = remove_secrets(std::move(*text), keys_);
   }
-  std::string stamp = record.at;
-  std::erase_if(stamp, [](char c) { return c == '-' || c == ':' || c == '.'; });
-  const std::string path = fmt::format("{}/{}-{:06}.json", folder_, stamp, ++written_);
+  const std::string path = folder_.next_file(record.at);
   const std::string text = to_json(record);
   // Under another name until it is whole: who reads the folder meanwhile finds whole records only.
   const std::string unfinished = path + ".part";
@@ -157,7 +146,18 @@ void Recorder::write(RecordedRequest record) {
   }
   const int problem = errno;
   if (file >= 0) ::close(file);
-  if (is_written && ::rename(unfinished.c_str(), path.c_str()) == 0) return;
+  if (is_written && ::rename(unfinished.c_str(), path.c_str()) == 0) {
+    const std::int64_t before = deleted_;
+    deleted_ += folder_.added(path, static_cast<std::int64_t>(text.size()));
+    if (std::bit_width(static_cast<std::uint64_t>(before)) !=
+        std::bit_width(static_cast<std::uint64_t>(deleted_))) {
+      spdlog::info(
+          "--record-requests: the folder is full ({} bytes, --record-requests-max-bytes); {} of the oldest "
+          "records were deleted",
+          limits_.folder_bytes, deleted_);
+    }
+    return;
+  }
   spdlog::warn("--record-requests: {} cannot be written: {}", path,
                std::strerror(is_written ? errno : problem));
   if (file >= 0) ::unlink(unfinished.c_str());

@@ -13,20 +13,22 @@
 
 #include "base/result.h"
 #include "server/http/exchange.h"
+#include "server/record/record_folder.h"
 #include "server/record/recorded_request.h"
 #include "server/worker_pool.h"
 
 namespace tessera {
 
 struct RecorderLimits {
-  std::size_t answer_bytes = 4U << 20;     // of one answer
-  std::size_t waiting_bytes = 256U << 20;  // of records that are not written yet
+  std::size_t answer_bytes = 4U << 20;                // of one answer
+  std::size_t waiting_bytes = 256U << 20;             // of records that are not written yet
+  std::int64_t folder_bytes = std::int64_t{1} << 30;  // of all records on the disk; the oldest are deleted
 };
 
 class Recorder {
  public:
   // Makes the folder, for the owner alone, or says why it cannot. `keys` are the server's own.
-  static Result<std::unique_ptr<Recorder>> open(std::string folder, std::vector<std::string> keys,
+  static Result<std::unique_ptr<Recorder>> open(const std::string& folder, std::vector<std::string> keys,
                                                 RecorderLimits limits = {});
 
   // `known` has what is known before the answer. The exchange that is returned may outlive this object's
@@ -38,16 +40,16 @@ class Recorder {
  private:
   class Watched;
 
-  Recorder(std::string folder, std::vector<std::string> keys, RecorderLimits limits);
+  Recorder(RecordFolder folder, std::vector<std::string> keys, RecorderLimits limits);
   void keep(RecordedRequest record);
   void write(RecordedRequest record);
 
-  const std::string folder_;
   const std::vector<std::string> keys_;
   const RecorderLimits limits_;
   std::atomic<std::size_t> waiting_bytes_{0};
   std::atomic<std::int64_t> dropped_{0};
-  std::int64_t written_ = 0;  // the writer's; part of names, so that no two are equal
+  RecordFolder folder_;       // the writer's
+  std::int64_t deleted_ = 0;  // likewise
   WorkerPool writer_{1};
 };
 

@@ -108,18 +108,31 @@ TEST_F(RecorderTest, RecordsAskedAgainGiveTheSameAnswers) {
   const auto all = records();
   ASSERT_EQ(all.size(), 4U);
   options.record_folder.clear();
-  const SendRequest send = [&](const std::string& path, const std::string& body) -> Result<ReplayAnswer> {
-    const Answer answer = post(path, body);
-    return ReplayAnswer{.status = answer.status, .body = answer.body};
+  const auto ask_again = [&](const RecordedRequest& record) {
+    const Answer answer = post(record.path, record.body);
+    return judge(record, ReplayAnswer{.status = answer.status, .body = answer.body}, 1);
   };
   start("The sea.");
   for (const RecordedRequest& record : all) {
-    const Replayed again = replay(record, send);
+    const Replayed again = ask_again(record);
     EXPECT_EQ(again.outcome, ReplayOutcome::kSame) << record.path << ": " << again.finding;
   }
   server->stop();
   start("The sky.");
-  EXPECT_EQ(replay(all[0], send).outcome, ReplayOutcome::kOtherText);
+  EXPECT_EQ(ask_again(all[0]).outcome, ReplayOutcome::kOtherText);
+}
+
+TEST_F(RecorderTest, TheFolderStaysBelowItsSize) {
+  options.record_folder_bytes = 4000;  // a record of these is about 1,000
+  start("The sea.");
+  for (int i = 0; i < 12; ++i) chat(R"("temperature":0,"user":")" + std::to_string(i) + "\"");
+  const auto all = records();
+  ASSERT_FALSE(all.empty());
+  EXPECT_LT(all.size(), 12U);
+  EXPECT_THAT(all.back().body, HasSubstr("\"user\":\"11\""));  // the newest stay
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) bytes += entry.file_size();
+  EXPECT_LE(bytes, 4000U);
 }
 
 TEST_F(RecorderTest, AFolderThatCannotBeHadIsNamedAtTheStart) {

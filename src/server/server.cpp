@@ -52,7 +52,8 @@ Result<void> Server::start() {
                   "The path must begin with '/' and not end with it, unlike '" + options.root_path + "'.");
   }
   if (!options.record_folder.empty()) {
-    TS_TRY(auto recorder, Recorder::open(options.record_folder, options.api_keys));
+    TS_TRY(auto recorder, Recorder::open(options.record_folder, options.api_keys,
+                                         {.folder_bytes = options.record_folder_bytes}));
     impl_->service.record(std::move(recorder));
   }
   return impl_->http.start();

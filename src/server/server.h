@@ -35,6 +35,7 @@ struct ServerOptions {
   std::vector<std::string> cors_origins = {"*"};  // --allowed-origins; none: no CORS headers
   bool cors_credentials = false;                  // --allow-credentials
   std::string record_folder;  // --record-requests: a file for each request and its answer; empty: none
+  std::int64_t record_folder_bytes = std::int64_t{1} << 30;  // --record-requests-max-bytes
   bool page = true;           // --no-ui turns it off: the page at "/"
   bool access_log = true;     // --disable-uvicorn-access-log turns it off
 

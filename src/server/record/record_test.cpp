@@ -6,13 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "server/record/answer_text.h"
+#include "server/record/arrivals.h"
 #include "server/record/base64.h"
+#include "server/record/record_folder.h"
 #include "server/record/recorded_request.h"
 #include "server/record/replay.h"
 #include "server/record/secrets.h"
 
 namespace tessera {
 namespace {
+
+namespace fs = std::filesystem;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -159,11 +163,6 @@ TEST(AnswerText, StreamsAndWholeAnswersSayTheSame) {
   EXPECT_THAT(texts_of_answer(R"({"tokens":[1]})"), ElementsAre(R"({"tokens":[1]})"));
 }
 
-SendRequest answering(int status, std::string body) {
-  return [=](const std::string&, const std::string&) -> Result<ReplayAnswer> {
-    return ReplayAnswer{status, body};
-  };
-}
 std::string chat_answer(const std::string& text) {
   return nlohmann::json{{"id", "other"}, {"choices", {{{"index", 0}, {"message", {{"content", text}}}}}}}
       .dump();
@@ -172,7 +171,7 @@ std::string chat_answer(const std::string& text) {
 TEST(Replay, ComparesWhatIsSaid) {
   RecordedRequest record = example();
   const auto outcome = [&](int status, const std::string& body) {
-    return replay(record, answering(status, body));
+    return judge(record, ReplayAnswer{status, body}, 1);
   };
   EXPECT_EQ(outcome(200, chat_answer("The sea.")).outcome, ReplayOutcome::kSame);
   EXPECT_EQ(outcome(200, chat_answer("The sky.")).outcome, ReplayOutcome::kOtherText);
@@ -189,19 +188,89 @@ TEST(Replay, AnAnswerThatWasCutIsComparedAsFarAsItWent) {
   RecordedRequest record = example();
   record.ended = "client left";
   record.answer = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"The s\"}}]}\n\ndata: {\"choi";
-  EXPECT_EQ(replay(record, answering(200, chat_answer("The sea."))).outcome, ReplayOutcome::kSame);
-  EXPECT_EQ(replay(record, answering(200, chat_answer("The"))).outcome, ReplayOutcome::kOtherText);
+  EXPECT_EQ(judge(record, ReplayAnswer{200, chat_answer("The sea.")}, 1).outcome, ReplayOutcome::kSame);
+  EXPECT_EQ(judge(record, ReplayAnswer{200, chat_answer("The")}, 1).outcome, ReplayOutcome::kOtherText);
   record.answer = R"({"choices":[{"ind)";
   record.answer_is_whole = false;
-  EXPECT_EQ(replay(record, answering(200, chat_answer("The sea."))).outcome, ReplayOutcome::kSame);
+  EXPECT_EQ(judge(record, ReplayAnswer{200, chat_answer("The sea.")}, 1).outcome, ReplayOutcome::kSame);
 }
 
 TEST(Replay, AServerThatDoesNotAnswerIsAFinding) {
-  const auto out = replay(example(), [](const auto&, const auto&) -> Result<ReplayAnswer> {
-    return Error{ErrorKind::kIo, "http://x", "Connection refused."};
-  });
+  const auto out = judge(example(), Error{ErrorKind::kIo, "http://x", "Connection refused."}, 1);
   EXPECT_EQ(out.outcome, ReplayOutcome::kNoAnswer);
   EXPECT_THAT(out.finding, HasSubstr("Connection refused"));
+}
+
+TEST(Arrivals, AreCountedFromTheFirstWhateverTheOrder) {
+  std::vector<RecordedRequest> records(3);
+  records[0].at = "2026-12-31T23:59:59.900Z";
+  records[1].at = "2027-01-01T00:00:01.150Z";
+  records[2].at = "2026-12-31T23:59:59.400Z";
+  const auto times = arrivals_of(records);
+  ASSERT_TRUE(times.ok());
+  EXPECT_THAT(*times, ElementsAre(testing::DoubleNear(0.5, 1e-9), testing::DoubleNear(1.75, 1e-9), 0));
+  for (const char* bad : {"", "2026-13-01T00:00:00.000Z", "2026-02-30T00:00:00.000Z",
+                          "2026-02-20T24:00:00.000Z", "2026-02-20T00:00:00Z", "2026-02-20T00:00:00.000+"}) {
+    records[1].at = bad;
+    EXPECT_EQ(arrivals_of(records).error().kind, ErrorKind::kCorrupt) << bad;
+  }
+}
+
+class RecordFolderTest : public testing::Test {
+ protected:
+  RecordFolderTest() { fs::remove_all(path); }
+  std::string add(RecordFolder& folder, const char* at, std::size_t bytes) {
+    const std::string file = folder.next_file(at);
+    std::ofstream(file) << std::string(bytes, 'x');
+    deleted += folder.added(file, static_cast<std::int64_t>(bytes));
+    return file;
+  }
+  const std::string path =
+      testing::TempDir() + "/record_folder_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::int64_t deleted = 0;
+};
+
+TEST_F(RecordFolderTest, TheOldestMakeRoomAndNothingElseIsTouched) {
+  fs::create_directories(path);
+  std::ofstream(path + "/notes.json") << std::string(5000, 'n');
+  auto folder = RecordFolder::open(path, 250);
+  ASSERT_TRUE(folder.ok());
+  const std::string second = add(*folder, "2026-11-30T18:09:16.000Z", 100);
+  const std::string first = add(*folder, "2026-11-30T18:09:15.123Z", 100);  // answered later
+  const std::string third = add(*folder, "2026-11-30T18:09:17.000Z", 100);
+  EXPECT_EQ(deleted, 1);
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_TRUE(fs::exists(second) && fs::exists(third) && fs::exists(path + "/notes.json"));
+  EXPECT_EQ(folder->bytes(), 200);
+  // One that is larger than the folder may be stays alone.
+  const std::string large = add(*folder, "2026-11-30T18:09:14.000Z", 300);
+  EXPECT_TRUE(fs::exists(large));
+  EXPECT_EQ(folder->bytes(), 300);
+}
+
+TEST_F(RecordFolderTest, WhatEarlierServersLeftCountsAndIsNotOverwritten) {
+  std::string old;
+  {
+    auto folder = RecordFolder::open(path, 1000);
+    old = add(*folder, "2026-11-30T18:09:16.000Z", 600);
+  }
+  auto folder = RecordFolder::open(path, 1000);
+  ASSERT_TRUE(folder.ok());
+  EXPECT_EQ(folder->bytes(), 600);
+  const std::string again = add(*folder, "2026-11-30T18:09:16.000Z", 300);
+  EXPECT_NE(again, old);
+  EXPECT_EQ(deleted, 0);
+  add(*folder, "2026-11-30T18:09:17.000Z", 300);
+  EXPECT_FALSE(fs::exists(old));
+}
+
+TEST(RecordNames, AreToldFromOtherFiles) {
+  EXPECT_TRUE(is_record_name("20261130T180915123Z-000001.json"));
+  EXPECT_TRUE(is_record_name("20261130T180915123Z-1000001.json"));
+  for (const char* other : {"notes.json", "20261130T180915123Z-000001.json.part", "20261130T180915123Z.json",
+                            "20261130T180915123Z-00001.json", "20261130T180915123Z-00000a.json"}) {
+    EXPECT_FALSE(is_record_name(other)) << other;
+  }
 }
 
 }  // namespace

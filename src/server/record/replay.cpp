@@ -1,7 +1,6 @@
 #include "server/record/replay.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "server/record/answer_text.h"
 #include "tokenizer/unicode/utf8.h"
@@ -30,11 +29,8 @@ std::string difference(const std::string& recorded, const std::string& now, bool
 
 }  // namespace
 
-Replayed replay(const RecordedRequest& record, const SendRequest& send) {
-  const auto began = std::chrono::steady_clock::now();
-  const auto answer = send(record.path, record.body);
-  const auto took = std::chrono::steady_clock::now() - began;
-  Replayed out{.total_ms = std::chrono::duration<double, std::milli>(took).count()};
+Replayed judge(const RecordedRequest& record, const Result<ReplayAnswer>& answer, double total_ms) {
+  Replayed out{.total_ms = total_ms};
   const auto say = [&](ReplayOutcome outcome, std::string finding) {
     out.outcome = outcome;
     out.finding = std::move(finding);

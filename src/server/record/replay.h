@@ -1,7 +1,6 @@
-// Asks again what was recorded, and says whether the answer is the same.
+// Whether a request that was asked again was answered as it was recorded.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "base/result.h"
@@ -32,8 +31,7 @@ struct Replayed {
   }
 };
 
-// `send` posts a body to a path and waits for the answer.
-using SendRequest = std::function<Result<ReplayAnswer>(const std::string& path, const std::string& body)>;
-Replayed replay(const RecordedRequest& record, const SendRequest& send);
+// What came when the record was asked again, after so long.
+Replayed judge(const RecordedRequest& record, const Result<ReplayAnswer>& answer, double total_ms);
 
 }  // namespace tessera
