@@ -173,7 +173,11 @@ class Extrapolation {
       : run_weights_(run_memory.weights),
         whole_weights_(whole_memory.weights),
         moe_(options.config.moe),
-        layers_(static_cast<double>(options.config.layers) / static_cast<double>(run.layers)) {}
+        layers_(static_cast<double>(options.config.layers) / static_cast<double>(run.layers)),
+        layers_of_experts_(static_cast<double>(options.config.layers - moe_.first_dense_layers) /
+                           static_cast<double>(run.layers - moe_.first_dense_layers)) {}
+
+  double layers_of_experts() const { return layers_of_experts_; }
 
   double factor(StepPart part, const PartCost& measured, const StepShape& shape) const {
     switch (part) {
@@ -211,6 +215,7 @@ class Extrapolation {
   Weights run_weights_, whole_weights_;
   MoeConfig moe_;
   double layers_;
+  double layers_of_experts_;
 };
 
 class Bench {
@@ -315,8 +320,13 @@ Result<StepCostReport> measure_step(const StepCostOptions& options, std::unique_
     for (StepPartCost& part : cost.parts) {
       const double factor = extrapolation.factor(part.part, part.measured, shape);
       part.floor_us = floor_us(part.measured, ceilings);
-      part.whole_us = part.measured.us * factor;
       part.whole_floor_us = part.floor_us * factor;
+      // With fewer experts the router is too small to be timed by its bytes: what it takes beyond them is a
+      // call's.
+      part.whole_us = part.part == StepPart::kRouter
+                          ? part.whole_floor_us + std::max(0.0, part.measured.us - part.floor_us) *
+                                                      extrapolation.layers_of_experts()
+                          : part.measured.us * factor;
       cost.floor_us += part.floor_us;
       cost.whole_us += part.whole_us;
       cost.whole_floor_us += part.whole_floor_us;

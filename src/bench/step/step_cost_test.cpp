@@ -100,6 +100,16 @@ TEST(StepCost, ExtrapolatesByTheBytesOfThePlan) {
   EXPECT_NEAR(floor(shared, StepPart::kCache) / floor(all, StepPart::kCache), 1, 1e-9);
 }
 
+TEST(StepCost, ARouterOfFewExpertsIsNotStretchedByItsBytes) {
+  StepCostOptions options = tiny();
+  options.experts = 4;  // of 16, in one of four layers
+  const auto report = run(options);
+  ASSERT_TRUE(report.ok());
+  const StepPartCost& router = part_of(report->steps.front(), StepPart::kRouter);
+  EXPECT_NEAR(router.whole_floor_us / router.floor_us, 16, 0.01);
+  EXPECT_LE(router.whole_us, router.whole_floor_us + 4 * router.measured.us);
+}
+
 TEST(StepCost, WhatDoesNotFitIsRefusedWithThePlansNumbers) {
   StepCostOptions options = tiny();
   options.free_bytes = 4 << 20;
