@@ -11,8 +11,8 @@
 namespace tessera::bench {
 namespace {
 
-constexpr std::array<const char*, 6> kColours = {"#2563eb", "#d97706", "#059669",
-                                                 "#9333ea", "#dc2626", "#475569"};
+constexpr std::array<const char*, 8> kColours = {"#2563eb", "#d97706", "#059669", "#0891b2",
+                                                 "#a16207", "#9333ea", "#dc2626", "#475569"};
 constexpr const char* kFaint = "#cbd5e1";
 constexpr const char* kGrey = "#64748b";
 
@@ -22,7 +22,8 @@ std::string amount(double value) {
   std::snprintf(text.data(), text.size(),
                 size >= 100 || value == std::floor(value) ? "%.0f"
                 : size >= 10                              ? "%.1f"
-                                                          : "%.2f",
+                : size >= 0.1                             ? "%.2f"
+                                                          : "%.3g",
                 value);
   return text.data();
 }
@@ -173,8 +174,8 @@ std::optional<Plot> roofline(const BenchReport& report) {
                 " FLOP/byte");
   }
   for (std::size_t i = 0; i < series.size() && i < 12; ++i) {
-    svg.dot(100, 92 + 18 * static_cast<double>(i), 5, kColours[i % kColours.size()], series[i]);
-    svg.text({.x = 112, .y = 96 + 18 * static_cast<double>(i), .size = 11}, series[i]);
+    svg.dot(500, 180 + 18 * static_cast<double>(i), 5, kColours[i % kColours.size()], series[i]);
+    svg.text({.x = 512, .y = 184 + 18 * static_cast<double>(i), .size = 11}, series[i]);
   }
   svg.text({.x = 370, .y = 442, .anchor = "middle", .fill = kGrey}, "FLOP per byte");
   svg.text({.x = 20, .y = 58, .fill = kGrey}, "TFLOP/s");
