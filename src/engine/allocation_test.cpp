@@ -56,7 +56,9 @@ TEST(Allocation, DoesNotHappenInASteadyDecodeStep) {
     ASSERT_TRUE(drive.submit(request_of(prompt_of(100, 100 + i, options.vocab), 850)));
   const auto step = [&] {
     const StepPlan& plan = drive.scheduler.plan_step({});
-    const auto deliveries = drive.scheduler.apply(drive.runner.step(plan), {});
+    StepResult& result = drive.runner.step(plan);
+    const auto deliveries = drive.scheduler.apply(result, {});
+    drive.scheduler.take_drafts(result);
     return deliveries.size();
   };
   while (drive.scheduler.counters().generation_tokens < 32 + 32 * 20) step();

@@ -178,6 +178,10 @@ void Engine::step() {
 
 // False: there is nothing to plan before the step under way is settled.
 bool Engine::launch() {
+  if (scheduler_.awaits_drafts()) {
+    pipeline_.wait_for_drafts();
+    scheduler_.take_drafts(*result_);
+  }
   pipeline_.wait_for_plans();
   Launched step;
   step.began = Clock::now();
@@ -203,7 +207,9 @@ void Engine::settle() {
   const std::size_t number = static_cast<std::size_t>(launches_) - pipeline_.launched();
   const Launched& step = launched_[number % launched_.size()];
   const StepPipeline::Outcome outcome = pipeline_.take();
-  const auto deliveries = scheduler_.apply(*outcome.result, outcome.known);
+  result_ = outcome.result;
+  const auto deliveries = scheduler_.apply(*result_, outcome.known);
+  if (pipeline_.depth() == 1) scheduler_.take_drafts(*result_);
   // Steps follow each other without a gap where they are planned ahead: then this is what one more costs.
   const double step_seconds = seconds(outcome.known - std::max(step.began, known_));
   known_ = outcome.known;
@@ -283,7 +289,7 @@ void Engine::publish(bool handing_out) {
   speculation_.drafts = counters.speculation.drafts;
   speculation_.draft_tokens = counters.speculation.draft_tokens;
   speculation_.accepted_tokens = counters.speculation.accepted_tokens;
-  speculation_.undrafted_constraint = counters.undrafted_constraint;
+  speculation_.refused_drafts = counters.refused_drafts;
   books_.awaited_constraint = counters.awaited_constraint;
   books_.awaited_blocks = counters.awaited_blocks;
   std::ranges::copy(counters.speculation.accepted_at, speculation_.accepted_at.begin());

@@ -93,8 +93,9 @@ class Engine final : public EngineClient {
   };
   std::array<Launched, 2> launched_;  // by number, modulo
   std::int64_t launches_ = 0;
-  std::int32_t drafting_ = 0;  // of the step launched last
-  Clock::time_point known_;    // when the result before the next was there
+  std::int32_t drafting_ = 0;     // of the step launched last
+  Clock::time_point known_;       // when the result before the next was there
+  StepResult* result_ = nullptr;  // that one
   SpeculationStats speculation_;
   std::vector<std::unique_ptr<Sequence>> arrived_;
   std::vector<RequestId> cancelled_;

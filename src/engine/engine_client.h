@@ -36,8 +36,8 @@ struct SpeculationStats {
   std::int64_t draft_tokens = 0;                           // drafts verified
   std::int64_t accepted_tokens = 0;                        // of these, those that stood
   std::array<std::int64_t, kMostDrafts> accepted_at = {};  // by position
-  std::int64_t undrafted_constraint = 0;  // steps of sequences that drafted nothing because of a grammar
-  std::int32_t draft_length = 0;          // that the gate chose for the last step
+  std::int64_t refused_drafts = 0;  // that a grammar does not allow, so that nothing verified them
+  std::int32_t draft_length = 0;    // that the gate chose for the last step
   // [drafts]: engine steps for which it chose so many; of these, the ones that only try a length.
   std::array<std::int64_t, kMostDrafts + 1> chosen = {};
   std::int64_t probes = 0;
@@ -93,7 +93,8 @@ struct EngineStats {
   SpeculationStats speculation = {};
   double step_seconds = 0;  // sum over steps, device included
   double host_seconds = 0;  // of these, the runner waited for a plan, or for results to be handed out
-  // Steps that were not planned ahead, because a grammar wanted the token before, or for want of blocks.
+  // Steps that were not planned ahead, because a grammar wanted the token before and the drafts, or for want
+  // of blocks.
   std::int64_t awaited_constraint = 0;
   std::int64_t awaited_blocks = 0;
 };

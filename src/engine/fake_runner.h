@@ -318,7 +318,7 @@ class FakeRunner final : public StepRunner {
     std::int32_t gained = 0;
     for (bool stands = true; stands;) {
       const Hash context = contexts_[index(work.count - 1 - drafts + gained)];
-      result().sampled.push_back(next_token(plan, work, slot, context));
+      result().sampled.push_back(next_token(plan, work, slot, context, gained));
       const SampledToken& token = result().sampled.back();
       stands = gained < drafts && !token.invalid && token.token == slot.drafts[index(gained)];
       slot.tokens.push_back(token.token);
@@ -341,7 +341,8 @@ class FakeRunner final : public StepRunner {
       }
       if (!work.samples) continue;
       if (!slot.standing.empty()) draft(slot, work.drafts_wanted);
-      if (!listener_) result().drafted.push_back(static_cast<std::int32_t>(slot.drafts.size()));
+      result().drafted.push_back(static_cast<std::int32_t>(slot.drafts.size()));
+      result().draft_tokens.insert(result().draft_tokens.end(), slot.drafts.begin(), slot.drafts.end());
     }
   }
 
@@ -359,15 +360,16 @@ class FakeRunner final : public StepRunner {
 
   StepResult& result() { return results_[current_]; }
 
-  SampledToken next_token(const StepPlan& plan, const SequenceWork& work, const Slot& slot,
-                          Hash context) const {
+  // row: of those with logits.
+  SampledToken next_token(const StepPlan& plan, const SequenceWork& work, const Slot& slot, Hash context,
+                          std::int32_t row) const {
     SampledToken sampled;
     sampled.token = token_after(context, options_.vocab);
     const auto generated = static_cast<std::int32_t>(slot.tokens.size()) - slot.prompt;
     while (generated < slot.banned_until && std::ranges::count(slot.end_tokens, sampled.token) > 0)
       sampled.token = (sampled.token + 1) % options_.vocab;
     if (work.allowed_mask >= 0) {
-      const auto& mask = plan.allowed_masks[index(work.allowed_mask)];
+      const auto& mask = plan.allowed_masks[index(work.allowed_mask + row)];
       std::int32_t tried = 0;
       const auto allowed = [&](std::int32_t id) {
         return (mask[index(id / 64)] >> index(id % 64) & 1U) != 0;

@@ -83,6 +83,7 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
     result.gained.reserve(seqs);
     result.rows.reserve(seqs);
     result.drafted.reserve(seqs);
+    result.draft_tokens.reserve(seqs * static_cast<std::size_t>(options.most_drafts));
   }
   proposer_work_.reserve(seqs);
   proposals_.resize(seqs);
@@ -158,11 +159,11 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
   if (listener_) listener_(result);
   if (proposer_) propose(plan, rows);
   end_of(StepPhase::kDraft);
-  if (listener_) return result;
   for (const SequenceWork& work : plan.work) {
     if (!work.samples) continue;
-    const Proposal& proposal = slots_[static_cast<std::size_t>(work.slot)].proposal();
-    result.drafted.push_back(static_cast<std::int32_t>(proposal.tokens.size()));
+    const std::vector<std::int32_t>& drafts = slots_[static_cast<std::size_t>(work.slot)].proposal().tokens;
+    result.drafted.push_back(static_cast<std::int32_t>(drafts.size()));
+    result.draft_tokens.insert(result.draft_tokens.end(), drafts.begin(), drafts.end());
   }
   return result;
 }

@@ -299,7 +299,8 @@ Result<void> PlanDecoder::check() const {
   TS_TRY(in_range("the number of next tokens", count_of(plan_.next_tokens), tokens, tokens));
   TS_TRY(in_range("the number of views", count_of(plan_.views), l.dcp_ranks, l.dcp_ranks));
   TS_TRY(in_range("the number of context owners", count_of(plan_.context_owners), 0, l.max_blocks()));
-  TS_TRY(in_range("the number of token masks", count_of(plan_.allowed_masks), 0, l.max_num_seqs));
+  TS_TRY(in_range("the number of token masks", count_of(plan_.allowed_masks), 0,
+                  std::int64_t{l.max_num_seqs} * (1 + l.max_drafts)));
   TS_TRY(all_in_range("a token", plan_.tokens, -1, l.vocab - 1));
   TS_TRY(all_in_range("a next token", plan_.next_tokens, -1, l.vocab - 1));
   TS_TRY(all_in_range("a position", plan_.positions, 0, l.max_model_len - 1));
@@ -331,7 +332,9 @@ Result<void> PlanDecoder::check_work() const {
     TS_TRY(in_range("a sequence's first token", work.first_token, next, next));
     TS_TRY(in_range("a sequence's query tokens", work.count, 1, tokens - next));
     TS_TRY(in_range("a sequence's first position", work.first_position, 0, l.max_model_len - work.count));
-    TS_TRY(in_range("a sequence's token mask", work.allowed_mask, -1, count_of(plan_.allowed_masks) - 1));
+    const std::int64_t masks = work.is_decode ? work.count : 1;
+    const std::int64_t last_mask = std::max<std::int64_t>(count_of(plan_.allowed_masks) - masks, -1);
+    TS_TRY(in_range("a sequence's token mask", work.allowed_mask, -1, work.open_rows > 0 ? -1 : last_mask));
     TS_TRY(in_range("a sequence's prompt logprobs", work.prompt_logprobs, -1, l.vocab));
     if (work.is_sharded && l.dcp_ranks == 1) return corrupt("A sequence is sharded over one rank.");
     const int form = (work.is_decode ? 0 : 2) + (work.is_sharded ? 1 : 0);

@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-inline constexpr std::uint32_t kPlanCodecVersion = 3;
+inline constexpr std::uint32_t kPlanCodecVersion = 4;
 
 // Replaces what `out` holds; once it has held the largest plan, it allocates nothing.
 void encode_plan(const StepPlan& plan, std::vector<std::byte>& out);

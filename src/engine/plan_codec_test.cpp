@@ -72,7 +72,8 @@ StepPlan full_plan() {
                 .is_sharded = true,
                 .table_row = 4,
                 .samples = true,
-                .drafts_wanted = 2},
+                .drafts_wanted = 2,
+                .allowed_mask = 0},
                {.slot = 2,
                 .first_token = 1,
                 .count = 4,
@@ -82,7 +83,7 @@ StepPlan full_plan() {
                 .context_owners = 0,
                 .samples = true,
                 .prompt_logprobs = 3,
-                .allowed_mask = 0}};
+                .allowed_mask = 1}};
   plan.tokens = {-1, 5, 6, 7, 8};
   plan.positions = {40, 17, 18, 19, 20};
   plan.next_tokens = {-1, 6, 7, -1, -1};
@@ -103,7 +104,7 @@ StepPlan full_plan() {
   plan.shared_table = plan.views[0].block_table;
   plan.shared_table[static_cast<std::size_t>(4 * plan.max_blocks + 2)] = 2 * kLimits.kv_blocks - 1;
   plan.shared_writes = plan.views[0].table_writes;
-  plan.allowed_masks = {std::vector<std::uint64_t>((kLimits.vocab + 63) / 64, 0x5555U)};
+  plan.allowed_masks.assign(2, std::vector<std::uint64_t>((kLimits.vocab + 63) / 64, 0x5555U));
   return plan;
 }
 
@@ -186,6 +187,7 @@ TEST(PlanCodec, AFarRunnerCannotTellTheDifference) {
     ASSERT_EQ(far_result.drafted, near_result.drafted);
     ASSERT_EQ(far_result.prompt_logprobs.size(), near_result.prompt_logprobs.size());
     drive.take(drive.scheduler.apply(near_result, {}));
+    drive.scheduler.take_drafts(near_result);
     ++steps;
   }
   EXPECT_GT(steps, 100);
@@ -243,10 +245,18 @@ TEST(PlanCodec, WhatARunnerWouldAbortOnIsRefusedByName) {
   plan.work[0].context_owners = 0;
   plan.work[1].is_decode = true;
   plan.work[1].context_owners = -1;
+  plan.work[1].allowed_mask = -1;
   EXPECT_THAT(error_of(plan), HasSubstr("A decode follows a prefill"));
   plan = full_plan();
-  plan.work[1].allowed_mask = 1;
+  plan.work[1].allowed_mask = 2;
+  EXPECT_THAT(error_of(plan), HasSubstr("a sequence's token mask is 2"));
+  plan = full_plan();
+  plan.work[0].count = 2;  // one mask for each row
+  plan.work[0].allowed_mask = 1;
   EXPECT_THAT(error_of(plan), HasSubstr("a sequence's token mask is 1"));
+  plan = full_plan();
+  plan.work[0].open_rows = 1;  // masks are for known places
+  EXPECT_THAT(error_of(plan), HasSubstr("a sequence's token mask is 0"));
   plan = full_plan();
   plan.views[0].block_table[static_cast<std::size_t>(4 * plan.max_blocks + 2)] = 32;
   EXPECT_THAT(error_of(plan), HasSubstr("do not fit its counts"));

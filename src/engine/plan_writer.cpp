@@ -103,7 +103,8 @@ void PlanWriter::add(Sequence& sequence) {
       written().context_owners.push_back(static_cast<std::uint8_t>(owner));
     }
   }
-  if (work.samples && sequence.sampling.constraint) work.allowed_mask = add_mask(sequence);
+  if (work.samples && sequence.sampling.constraint)
+    work.allowed_mask = add_masks(sequence, work.is_decode ? work.count - 1 : 0);
   add_tokens(sequence, work);
   for (std::int32_t rank = 0; rank < kv_.ranks(); ++rank) add_rows_on(rank, sequence);
   write_table_row(work.table_row, sequence);
@@ -119,6 +120,7 @@ SequenceWork PlanWriter::work_of(const Sequence& sequence) const {
   // Where its newest token lies, or how many drafts follow it, is the runner's to know.
   const bool is_open =
       is_decode && (sequence.flying_drafts > 0 || (sequence.places > 1 && !sequence.drafts_known));
+  TS_CHECK(!is_open || !sequence.sampling.constraint, sequence.id.value);  // its masks are for known places
   SequenceWork work{.slot = sequence.slot,
                     .first_token = static_cast<std::int32_t>(plan().tokens.size()),
                     .count = sequence.places,
@@ -134,8 +136,30 @@ SequenceWork PlanWriter::work_of(const Sequence& sequence) const {
   return work;
 }
 
-// The index of a mask of the tokens that the sequence's grammar allows next.
-std::int32_t PlanWriter::add_mask(const Sequence& sequence) {
+// The index of the first of 1 + drafts masks: what the sequence's grammar allows next, and after each draft.
+std::int32_t PlanWriter::add_masks(const Sequence& sequence, std::int32_t drafts) {
+  TokenConstraint& grammar = *sequence.sampling.constraint;
+  TS_CHECK(drafts <= static_cast<std::int32_t>(sequence.draft_tokens.size()), drafts,
+           sequence.draft_tokens.size());
+  const auto first = static_cast<std::int32_t>(written().allowed_masks.size());
+  std::int32_t accepted = 0;
+  for (std::int32_t row = 0; row <= drafts; ++row) {
+    auto& mask = add_empty_mask();
+    if (accepted < row) continue;  // broken before
+    try {
+      grammar.allowed(mask);
+      if (row == drafts) break;
+      grammar.accept(sequence.draft_tokens[static_cast<std::size_t>(row)]);
+      ++accepted;
+    } catch (const std::exception&) {
+      std::ranges::fill(mask, 0);  // no token is allowed: the request fails, and it alone
+    }
+  }
+  grammar.rollback(accepted);
+  return first;
+}
+
+std::vector<std::uint64_t>& PlanWriter::add_empty_mask() {
   auto& masks = written().allowed_masks;
   masks.emplace_back();
   if (!spare_masks_.empty()) {
@@ -143,12 +167,7 @@ std::int32_t PlanWriter::add_mask(const Sequence& sequence) {
     spare_masks_.pop_back();
   }
   masks.back().assign((static_cast<std::size_t>(limits_.vocab) + 63) / 64, 0);
-  try {
-    sequence.sampling.constraint->allowed(masks.back());
-  } catch (const std::exception&) {
-    std::ranges::fill(masks.back(), 0);  // no token is allowed: the request fails, and it alone
-  }
-  return static_cast<std::int32_t>(masks.size()) - 1;
+  return masks.back();
 }
 
 void PlanWriter::add_tokens(const Sequence& sequence, const SequenceWork& work) {

@@ -38,7 +38,8 @@ class PlanWriter {
   StepPlan& written() { return plans_[current_]; }
   void reserve(StepPlan& plan) const;
   SequenceWork work_of(const Sequence& sequence) const;
-  std::int32_t add_mask(const Sequence& sequence);
+  std::int32_t add_masks(const Sequence& sequence, std::int32_t drafts);
+  std::vector<std::uint64_t>& add_empty_mask();
   void add_tokens(const Sequence& sequence, const SequenceWork& work);
   void add_rows_on(std::int32_t rank, const Sequence& sequence);
   void write_table_row(std::int32_t row, const Sequence& sequence);

@@ -20,8 +20,9 @@ class TokenConstraint {
   // Sets bit t of `mask` ([ceil(vocab / 64)] words) for every token that may come next. At least one is
   // always set.
   virtual void allowed(std::vector<std::uint64_t>& mask) = 0;
+  // Throws for a token that it does not allow, and is then as before.
   virtual void accept(std::int32_t token) = 0;
-  // Takes back the last `count` accepted tokens (rejected drafts).
+  // Takes back the last `count` accepted tokens (drafts).
   virtual void rollback(std::int32_t count) = 0;
   virtual bool is_complete() const = 0;  // only an end token may follow
 };

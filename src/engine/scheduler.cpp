@@ -60,6 +60,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   planned_.reserve(seqs);
   for (Flight& flight : flights_) flight.sequences.reserve(seqs);
   deliveries_.resize(seqs);
+  allowed_.resize((static_cast<std::size_t>(options.vocab) + 63) / 64);
   counters_.speculation.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   verified_.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   for (std::int32_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
@@ -142,10 +143,6 @@ std::span<const Delivery> Scheduler::apply(StepResult& result, Clock::time_point
       TS_CHECK(gained >= 1 && gained <= rows && rows <= (work.is_decode ? work.count : 1), gained, rows,
                work.count);
       TS_CHECK(static_cast<std::size_t>(gained) <= sampled.size(), gained, sampled.size());
-      if (!result.drafted.empty() && !flies_on) {
-        sequence.drafts = result.drafted[next_sampling];
-        sequence.drafts_known = true;
-      }
       ++next_sampling;
       const auto tokens = sampled.first(static_cast<std::size_t>(gained));
       sampled = sampled.subspan(static_cast<std::size_t>(gained));
@@ -157,6 +154,53 @@ std::span<const Delivery> Scheduler::apply(StepResult& result, Clock::time_point
   TS_CHECK(sampled.empty() && next_sampling == result.gained.size(), sampled.size(), result.gained.size());
   TS_CHECK(next_logprob == result.prompt_logprobs.size(), next_logprob, result.prompt_logprobs.size());
   return deliveries();
+}
+
+bool Scheduler::awaits_drafts() const {
+  const Flight& flight = flights_[1];
+  return flying_ == 0 && flight.has_constraint &&
+         std::ranges::any_of(flight.sequences, [](const Sequence* sequence) {
+           return sequence != nullptr && sequence->sampling.constraint && !sequence->drafts_known;
+         });
+}
+
+void Scheduler::take_drafts(const StepResult& result) {
+  const Flight& flight = flights_[1];
+  std::span<const std::int32_t> tokens(result.draft_tokens);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < flight.plan->work.size(); ++i) {
+    if (!flight.plan->work[i].samples) continue;
+    TS_CHECK(next < result.drafted.size(), next, result.drafted.size());
+    const auto drafts = tokens.first(static_cast<std::size_t>(result.drafted[next++]));
+    tokens = tokens.subspan(drafts.size());
+    Sequence* sequence = flight.sequences[i];
+    if (sequence == nullptr || sequence->flying_step != flight.plan->step) continue;  // left, or flies on
+    sequence->drafts = static_cast<std::int32_t>(drafts.size());
+    sequence->drafts_known = true;
+    if (sequence->sampling.constraint) refuse_drafts(*sequence, drafts);
+  }
+}
+
+// A draft that the grammar does not allow cannot stand, nor can those behind it.
+void Scheduler::refuse_drafts(Sequence& sequence, std::span<const std::int32_t> drafts) {
+  TokenConstraint& grammar = *sequence.sampling.constraint;
+  sequence.draft_tokens.clear();
+  try {
+    for (const std::int32_t token : drafts) {
+      std::ranges::fill(allowed_, 0);
+      grammar.allowed(allowed_);
+      if ((allowed_[static_cast<std::size_t>(token / 64)] >> static_cast<unsigned>(token % 64) & 1U) == 0)
+        break;
+      grammar.accept(token);
+      sequence.draft_tokens.push_back(token);
+    }
+  } catch (const std::exception&) {
+    // Thrown again where the grammar is asked for the token itself: that fails the request.
+  }
+  sequence.drafts = static_cast<std::int32_t>(sequence.draft_tokens.size());
+  grammar.rollback(sequence.drafts);
+  sequence.drafts_refused = static_cast<std::int32_t>(drafts.size()) - sequence.drafts;
+  counters_.refused_drafts += sequence.drafts_refused;
 }
 
 // The sequence has left since the plan was made.
@@ -180,7 +224,7 @@ void Scheduler::take_tokens(Sequence& sequence, const SequenceWork& work, std::s
   const auto accepted = static_cast<std::int32_t>(gained.size()) - 1;
   if (work.is_decode) {
     counters_.computed_tokens += rows - static_cast<std::int32_t>(gained.size());
-    if (rows > 1) count_drafts(rows - 1, accepted);
+    count_drafts(rows - 1, std::exchange(sequence.drafts_refused, 0), accepted);
   }
   for (SampledToken& token : gained) {
     if (work.is_decode) advance(sequence, 1);  // the row of the token before this one
@@ -190,13 +234,17 @@ void Scheduler::take_tokens(Sequence& sequence, const SequenceWork& work, std::s
   output.accepted_drafts = std::min(accepted, static_cast<std::int32_t>(output.tokens.size()));
 }
 
-void Scheduler::count_drafts(std::int32_t drafts, std::int32_t accepted) {
-  counters_.speculation.record(drafts, accepted);
-  // N-grams, which have no cache, may well find nothing in a text; a model that guesses nothing does not fit.
-  if (options_.shared_table) {
-    if (auto alarm = draft_alarm_.record(drafts, accepted)) draft_alarm_text_ = std::move(alarm);
+void Scheduler::count_drafts(std::int32_t drafts, std::int32_t refused, std::int32_t accepted) {
+  if (drafts + refused == 0) return;
+  if (drafts > 0) {
+    counters_.speculation.record(drafts, accepted);
+    // N-grams, which have no cache, may well find nothing in a text; a model that guesses nothing does not
+    // fit.
+    if (options_.shared_table) {
+      if (auto alarm = draft_alarm_.record(drafts, accepted)) draft_alarm_text_ = std::move(alarm);
+    }
   }
-  const bool is_full = drafts == verifying_;
+  const bool is_full = drafts + refused == verifying_;  // what a grammar refused did not stand
   if (is_full) ++verified_.sequences;
   for (std::size_t i = 0; is_full && i < static_cast<std::size_t>(accepted); ++i) ++verified_.accepted_at[i];
 }

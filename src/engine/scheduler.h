@@ -5,7 +5,7 @@
 // known: it counts on what is certain, reserves room for what may come on top, and leaves to the runner where
 // between these a sequence goes on (step_rows.h). A sequence that turns out to have ended takes part in one
 // step too many, whose tokens are dropped. Nobody is preempted while a step is under way, and a grammar wants
-// to know the token before: then may_plan_ahead() says no, and the result comes first.
+// to know the token before and the drafts: then may_plan_ahead() says no, and the result comes first.
 //
 // Decoding sequences come first, one token each; what the
 // budget of query tokens leaves goes to prefills in order of rank, then to newcomers. A newcomer is let in
@@ -84,7 +84,7 @@ struct SchedulerCounters {
   std::int64_t preemptions = 0;
   std::int64_t sharded = 0;  // sequences that went from replicated to sharded
   SpeculationCounters speculation = {};
-  std::int64_t undrafted_constraint = 0;  // steps of sequences that drafted nothing because of a grammar
+  std::int64_t refused_drafts = 0;  // that a grammar does not allow, so that nothing verified them
   // Steps that were not planned ahead, because a grammar wanted the token before, or for want of blocks.
   std::int64_t awaited_constraint = 0;
   std::int64_t awaited_blocks = 0;
@@ -134,6 +134,10 @@ class Scheduler {
   const StepPlan& plan_step(Clock::time_point now, const DraftPolicy& drafts = {});
   // The result of the oldest plan that has not been applied.
   std::span<const Delivery> apply(StepResult& result, Clock::time_point now);
+  // Which drafts wait for the next step, of the plan applied last: before anything else is planned. Grammars
+  // want to know; without, it is enough to know how many may wait.
+  void take_drafts(const StepResult& result);
+  bool awaits_drafts() const;
   std::size_t flying() const { return flying_; }
 
   DecodeLoad decode_load(std::int32_t longest_sequence) const;
@@ -166,7 +170,6 @@ class Scheduler {
   std::int32_t decoding() const {
     return static_cast<std::int32_t>(decoding_[0].size() + decoding_[1].size());
   }
-  bool may_draft(const Sequence& sequence, std::int32_t longest_sequence) const;
   void plan_prefills();
   void admit_waiting(Clock::time_point now);
   bool admit(Sequence& sequence, Clock::time_point now);
@@ -204,7 +207,8 @@ class Scheduler {
                     std::size_t& next_sampling, std::size_t& next_logprob, std::span<SampledToken>& sampled);
   void take_tokens(Sequence& sequence, const SequenceWork& work, std::span<SampledToken> gained,
                    std::int32_t rows, RequestOutput& output, Clock::time_point now);
-  void count_drafts(std::int32_t drafts, std::int32_t accepted);
+  void refuse_drafts(Sequence& sequence, std::span<const std::int32_t> drafts);
+  void count_drafts(std::int32_t drafts, std::int32_t refused, std::int32_t accepted);
   void advance(Sequence& sequence, std::int32_t count);
   void take_token(Sequence& sequence, SampledToken& sampled, RequestOutput& output, Clock::time_point now);
   void finish(Sequence& sequence, FinishReason reason, RequestOutput& output);
@@ -246,9 +250,10 @@ class Scheduler {
   std::vector<Sequence*> planned_;  // [work] of the plan being made
   const StepPlan no_work_;
 
-  DraftPolicy policy_;          // of the plan made last
-  std::int32_t verifying_ = 0;  // of the flight being applied
-  bool needs_blocks_ = false;   // the plan made last went without somebody who needs another's blocks
+  DraftPolicy policy_;                  // of the plan made last
+  std::int32_t verifying_ = 0;          // of the flight being applied
+  std::vector<std::uint64_t> allowed_;  // [ceil(vocab / 64)] scratch
+  bool needs_blocks_ = false;           // the plan made last went without somebody who needs another's blocks
   Verified verified_;
   DraftAlarm draft_alarm_;
   std::optional<std::string> draft_alarm_text_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,40 @@ struct Received {
 class NullSink final : public RequestSink {
  public:
   void on_output(const RequestOutput&) override {}
+};
+
+// A grammar over numbers: multiples of `step`; those of an even step are shifted by one after each token that
+// 4 does not divide, so that what may follow depends on the tokens before. Breaks after so many.
+class Multiples final : public TokenConstraint {
+ public:
+  Multiples(std::int32_t vocab, std::int32_t step, std::int32_t breaks_after = 1000)
+      : vocab_(vocab), step_(step), breaks_after_(breaks_after) {}
+  void allowed(std::vector<std::uint64_t>& mask) override {
+    if (accepted() == breaks_after_) throw std::runtime_error("broken grammar");
+    TS_CHECK(mask.size() == static_cast<std::size_t>((vocab_ + 63) / 64), mask.size(), vocab_);
+    for (std::int32_t t = 0; t < vocab_; ++t) {
+      if (allows(t)) mask[static_cast<std::size_t>(t / 64)] |= std::uint64_t{1} << (t % 64);
+    }
+  }
+  void accept(std::int32_t token) override {
+    if (!allows(token)) throw std::runtime_error("not a multiple");
+    tokens_.push_back(token);
+  }
+  void rollback(std::int32_t count) override {
+    TS_CHECK(count >= 0 && count <= accepted(), count, accepted());
+    tokens_.resize(tokens_.size() - static_cast<std::size_t>(count));
+  }
+  bool is_complete() const override { return false; }
+  std::int32_t accepted() const { return static_cast<std::int32_t>(tokens_.size()); }
+
+ private:
+  bool allows(std::int32_t token) const {
+    const bool is_shifted = step_ % 2 == 0 && !tokens_.empty() && tokens_.back() % 4 != 0;
+    return (token + (is_shifted ? 1 : 0)) % step_ == 0;
+  }
+
+  std::int32_t vocab_, step_, breaks_after_;
+  std::vector<std::int32_t> tokens_;
 };
 
 // A runner for this scheduler's plans.
@@ -89,7 +124,9 @@ struct Drive {
       plan();
       TS_CHECK(scheduler.flying() == 1, scheduler.waiting(), scheduler.running());
     }
-    take(scheduler.apply(runner.step(*plans[0]), {}));
+    StepResult& result = runner.step(*plans[0]);
+    take(scheduler.apply(result, {}));
+    scheduler.take_drafts(result);
     plans[0] = plans[1];
     if (check_each_step) scheduler.check_invariants();
     return true;

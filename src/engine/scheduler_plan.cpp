@@ -13,6 +13,10 @@ namespace {
 // longer than nearly all, yet a small part of a pool that is worth having.
 constexpr std::int32_t kAssumedOutput = 16384;
 
+bool is_within(const Sequence& sequence, std::int32_t longest) {
+  return longest <= 0 || sequence.size() <= longest;
+}
+
 }  // namespace
 
 const StepPlan& Scheduler::plan_step(Clock::time_point now, const DraftPolicy& drafts) {
@@ -59,15 +63,10 @@ DecodeLoad Scheduler::decode_load(std::int32_t longest_sequence) const {
   for (const auto& rows : decoding_) {
     for (const Sequence* sequence : rows) {
       load.context += sequence->size();
-      if (may_draft(*sequence, longest_sequence)) ++load.draftable;
+      if (is_within(*sequence, longest_sequence)) ++load.draftable;
     }
   }
   return load;
-}
-
-bool Scheduler::may_draft(const Sequence& sequence, std::int32_t longest_sequence) const {
-  // What a grammar allows after a draft is known only when the draft is, and the host does not know it.
-  return !sequence.sampling.constraint && (longest_sequence <= 0 || sequence.size() <= longest_sequence);
 }
 
 void Scheduler::plan_decodes() {
@@ -125,8 +124,7 @@ void Scheduler::plan_drafts(Sequence& sequence, std::int32_t& spare) {
 void Scheduler::want_drafts(Sequence& sequence, std::int32_t rows) {
   sequence.drafts_wanted = 0;
   if (policy_.drafts == 0) return;
-  if (sequence.sampling.constraint) ++counters_.undrafted_constraint;
-  if (!may_draft(sequence, policy_.longest_sequence)) return;
+  if (!is_within(sequence, policy_.longest_sequence)) return;
   // After this step at least one token less remains, and the last one needs no draft.
   sequence.drafts_wanted = std::clamp(sequence.certain_remaining() - 2, 0, policy_.drafts);
   if (sequence.drafts_wanted == 0) return;
@@ -221,6 +219,8 @@ bool Scheduler::admit(Sequence& sequence, Clock::time_point now) {
   sequence.tokens.reserve(static_cast<std::size_t>(end));
   kv_.reserve(sequence.blocks, kv_.blocks_for(end));
   sequence.hashes.reserve(static_cast<std::size_t>(kv_.blocks_for(end)));
+  if (sequence.sampling.constraint)
+    sequence.draft_tokens.reserve(static_cast<std::size_t>(options_.most_drafts));
 
   // The last token must be computed for its logits, and with prompt logprobs every token whose successor's
   // logprob has not been handed out.
@@ -369,6 +369,7 @@ void Scheduler::preempt(Sequence& sequence) {
   sequence.planned = 0;
   sequence.drafts = 0;
   sequence.drafts_known = true;
+  sequence.drafts_refused = 0;
   sequence.most_computed = std::max(sequence.most_computed, sequence.computed);
   leave_running(sequence);
   sequence.computed = 0;
@@ -447,6 +448,7 @@ void Scheduler::take_off() {
     sequence.flying_tokens = work.samples ? 1 : 0;
     sequence.drafts = work.samples ? sequence.drafts_wanted : 0;
     sequence.drafts_known = sequence.drafts == 0;
+    sequence.draft_tokens.clear();
     sequence.planned = 0;
     if (work.samples && sequence.sampling.constraint) flight.has_constraint = true;
     if (work.samples && !work.is_decode) start_decoding(sequence);

@@ -179,42 +179,18 @@ TEST(Scheduler, FailsOnlyTheRequestWhoseLogitsAreNaN) {
   EXPECT_EQ(drive.scheduler.counters().failed, 1);
 }
 
-// Allows only multiples of `step`, and refuses all else.
-class Multiples final : public TokenConstraint {
- public:
-  explicit Multiples(std::int32_t step, std::int32_t breaks_after = 1000)
-      : step_(step), left_(breaks_after) {}
-  void allowed(std::vector<std::uint64_t>& mask) override {
-    if (left_-- == 0) throw std::runtime_error("broken grammar");
-    EXPECT_EQ(mask.size(), (kVocab + 63) / 64U);
-    for (std::int32_t t = 0; t < kVocab; t += step_)
-      mask[static_cast<std::size_t>(t / 64)] |= std::uint64_t{1} << static_cast<unsigned>(t % 64);
-  }
-  void accept(std::int32_t token) override {
-    if (token % step_ != 0) throw std::runtime_error("not a multiple");
-    ++accepted;
-  }
-  void rollback(std::int32_t) override {}
-  bool is_complete() const override { return false; }
-  std::int32_t accepted = 0;
-
- private:
-  std::int32_t step_;
-  std::int32_t left_;
-};
-
 TEST(Scheduler, AsksTheConstraintBeforeEachTokenAndTellsItEach) {
   Drive drive(options_of(100));
-  const auto by_seven = std::make_shared<Multiples>(7);
+  const auto by_seven = std::make_shared<Multiples>(kVocab, 7);
   GenerationRequest first = numbered(70, 15, 1);
   first.sampling.constraint = by_seven;
   GenerationRequest second = numbered(5, 15, 2);
-  second.sampling.constraint = std::make_shared<Multiples>(11);
+  second.sampling.constraint = std::make_shared<Multiples>(kVocab, 11);
   ASSERT_TRUE(drive.submit(first));
   ASSERT_TRUE(drive.submit(second));
   ASSERT_TRUE(drive.submit(numbered(5, 15, 3)));
   drive.run();
-  EXPECT_EQ(by_seven->accepted, 15);
+  EXPECT_EQ(by_seven->accepted(), 15);
   for (const std::int32_t token : drive.received[1].tokens) EXPECT_EQ(token % 7, 0);
   for (const std::int32_t token : drive.received[2].tokens) EXPECT_EQ(token % 11, 0);
   EXPECT_EQ(drive.received[3].tokens, solo(numbered(5, 15, 3)));
@@ -223,13 +199,45 @@ TEST(Scheduler, AsksTheConstraintBeforeEachTokenAndTellsItEach) {
 TEST(Scheduler, FailsOnlyTheRequestWhoseConstraintThrows) {
   Drive drive(options_of(100));
   GenerationRequest broken = numbered(5, 15, 1);
-  broken.sampling.constraint = std::make_shared<Multiples>(7, 3);
+  broken.sampling.constraint = std::make_shared<Multiples>(kVocab, 7, 3);
   ASSERT_TRUE(drive.submit(broken));
   ASSERT_TRUE(drive.submit(numbered(5, 15, 2)));
   drive.run();
   EXPECT_EQ(drive.received[1].finished, FinishReason::kError);
   EXPECT_EQ(drive.received[1].tokens.size(), 3U);
   EXPECT_EQ(drive.received[2].tokens.size(), 15U);
+}
+
+// Drafts under a grammar that changes from token to token: the row behind each draft has the mask that this
+// draft leaves, drafts that the grammar does not allow are not verified, and what a request gets is the same.
+TEST(Scheduler, VerifiesDraftsUnderAConstraint) {
+  const auto run = [](std::int32_t drafts, bool breaks) {
+    SchedulerOptions options = options_of(200);
+    options.most_drafts = drafts;
+    options.shared_table = drafts > 0;
+    Drive drive(options);
+    drive.policy.drafts = drafts;
+    for (std::int32_t i = 0; i < 12; ++i) {
+      GenerationRequest request = numbered(5 + i, 60, i);
+      if (i % 3 > 0) request.sampling.constraint = std::make_shared<Multiples>(kVocab, 2, breaks ? 30 : 1000);
+      EXPECT_TRUE(drive.submit(std::move(request)));
+    }
+    drive.run();
+    std::vector<std::vector<std::int32_t>> tokens;
+    for (const auto& [id, received] : drive.received) tokens.push_back(received.tokens);
+    EXPECT_EQ(drive.scheduler.counters().failed, breaks ? 8 : 0);
+    return std::pair(tokens, drive.scheduler.counters());
+  };
+  for (const bool breaks : {false, true}) {
+    const auto [plain, without] = run(0, breaks);
+    const auto [drafted, with] = run(3, breaks);
+    EXPECT_EQ(drafted, plain);
+    EXPECT_GT(with.refused_drafts, 50);
+    // More than the four requests without a grammar could have had accepted.
+    if (!breaks) {
+      EXPECT_GT(with.speculation.accepted_tokens, 4 * 60 + 50);
+    }
+  }
 }
 
 // --- prefix cache

@@ -55,6 +55,9 @@ struct Sequence {
   std::int32_t drafts = 0;         // that wait in the runner for its next step
   bool drafts_known = true;        // else there may be fewer
   std::int32_t drafts_wanted = 0;  // after the step under way
+  // With a grammar, which masks the rows of drafts: which ones wait, and how many more it did not allow.
+  std::vector<std::int32_t> draft_tokens;
+  std::int32_t drafts_refused = 0;
   std::uint64_t residence = 0;  // number of its stay in the running set: tells rows of an earlier stay apart
 
   std::int32_t prompt_logprobs_given = 0;

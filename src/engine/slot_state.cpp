@@ -51,8 +51,7 @@ bool SlotState::is_plainly_greedy() const {
          !sampling_.logprobs && generated() >= sampling_.min_tokens;
 }
 
-DraftedSequence SlotState::next_rows(std::int32_t drafts, std::span<const std::int32_t> draft_tokens,
-                                     std::span<const std::uint64_t> allowed) const {
+DraftedSequence SlotState::next_rows(std::int32_t drafts, std::span<const std::int32_t> draft_tokens) const {
   const auto k = static_cast<std::size_t>(drafts);
   DraftedSequence sequence;
   SamplingRow& row = sequence.next;
@@ -67,7 +66,6 @@ DraftedSequence SlotState::next_rows(std::int32_t drafts, std::span<const std::i
   row.draw = next_draw();
   row.logprobs = sampling_.logprobs.value_or(-1);
   row.logit_bias = sampling_.logit_bias;
-  row.allowed = allowed;
   if (sampling_.repetition_penalty != 1.0F) row.prompt_tokens = tokens().first(prompt_size_);
   row.out_counts = out_counts_;
   TS_CHECK(k <= proposal_.tokens.size(), k, proposal_.tokens.size());

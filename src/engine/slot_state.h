@@ -22,8 +22,7 @@ class SlotState {
 
   // How the next token is to be drawn, and those after the first `drafts` of the proposal. Spans point into
   // this state and the arguments, which must live until the rows have been used.
-  DraftedSequence next_rows(std::int32_t drafts, std::span<const std::int32_t> draft_tokens,
-                            std::span<const std::uint64_t> allowed) const;
+  DraftedSequence next_rows(std::int32_t drafts, std::span<const std::int32_t> draft_tokens) const;
   // The most likely token is taken as it is, and nobody asks for its probability.
   bool is_plainly_greedy() const;
   void append(std::int32_t token);

@@ -30,6 +30,13 @@ void StepPipeline::wait_for_plans() {
   news_.wait(lock, [&] { return done_ + 1 >= queued_ || failure_; });
 }
 
+void StepPipeline::wait_for_drafts() {
+  if (!options_.ahead) return;
+  std::unique_lock lock(mutex_);
+  news_.wait(lock, [&] { return done_ == queued_ || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
 void StepPipeline::launch(const StepPlan& plan, Clock::time_point planning_began) {
   TS_CHECK(launched() < depth(), launched(), depth());
   steps_[launched_++ % steps_.size()] = {.plan = &plan, .planning_began = planning_began, .outcome = {}};

@@ -50,7 +50,9 @@ class StepPipeline {
 
   // Before a plan is written where the one before the last launched was: the runner has read that to its end.
   void wait_for_plans();
-  // Returns at once. The plan must stay as it is until then.
+  // Before the drafts in a result are read: the last step launched is over. Throws what it threw.
+  void wait_for_drafts();
+  // Returns at once. The plan must stay as it is until wait_for_plans() says so.
   void launch(const StepPlan& plan, Clock::time_point planning_began);
 
   struct Outcome {

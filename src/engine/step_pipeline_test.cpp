@@ -73,9 +73,9 @@ struct Served {
   EngineStats stats;
 };
 
-// Requests that end at an end token or at their length, and share prefixes. The first is alone in the first
-// step (for which the gate wants no drafts, since nobody decodes), and all others are there before it ends;
-// the pool is large enough for as many as run. So nobody's drafts hang on chance.
+// Requests that end at an end token or at their length, and share prefixes; a few have a grammar. The first
+// is alone in the first step (for which the gate wants no drafts, since nobody decodes), and all others are
+// there before it ends; the pool is large enough for as many as run. So nobody's drafts hang on chance.
 Served serve(int requests, PipelineOptions pipeline, Delays* delays) {
   EngineOptions options;
   options.scheduler.max_num_seqs = 8;
@@ -107,6 +107,7 @@ Served serve(int requests, PipelineOptions pipeline, Delays* delays) {
     recorders.push_back(std::make_shared<Recorder>());
     GenerationRequest request = request_of(prompt_of(1 + i % 37, 1 + i % 50, kVocab), 20 + i % 90);
     request.sampling.min_tokens = i % 3 == 0 ? 12 : 0;
+    if (i % 60 == 7) request.sampling.constraint = std::make_shared<Multiples>(kVocab, 2);
     EXPECT_TRUE((*engine)->submit(std::move(request), recorders.back()).ok());
     if (i == 0) first_runs.get_future().wait();
   }
@@ -128,6 +129,8 @@ TEST(StepPipeline, GivesTheTokensOfStepsOneAfterTheOtherWhateverIsLate) {
   const Served ahead = serve(kRequests, {.ahead = true, .before = {}}, &delays);
   EXPECT_GE(ahead.stats.steps, 10000);
   EXPECT_GT(ahead.stats.speculation.accepted_tokens, 10000);
+  EXPECT_GT(ahead.stats.speculation.refused_drafts, 100);
+  EXPECT_LT(ahead.stats.awaited_constraint, ahead.stats.steps / 2);
   std::size_t stopped = 0;
   for (std::size_t i = 0; i < kRequests; ++i) {
     ASSERT_EQ(ahead.transcripts[i].tokens, one_by_one.transcripts[i].tokens) << "request " << i;

@@ -42,7 +42,9 @@ struct SequenceWork {
   bool samples = false;
   std::int32_t drafts_wanted = 0;     // that the runner guesses after this step, for the sequence's next one
   std::int32_t prompt_logprobs = -1;  // alternatives wanted for the successors of its query tokens; -1: none
-  std::int32_t allowed_mask = -1;     // index into StepPlan::allowed_masks, -1: every token is allowed
+  // Index into StepPlan::allowed_masks of the mask for its first row with logits; those for the rows of its
+  // drafts follow, each as the drafts before it leave it. -1: every token is allowed.
+  std::int32_t allowed_mask = -1;
 };
 
 // Entries [first, first + count) of row `row` of the block table.
@@ -105,8 +107,10 @@ struct StepResult {
   std::vector<SampledToken> sampled;
   std::vector<std::int32_t> gained;
   std::vector<std::int32_t> rows;
-  // How many drafts wait for its next step. Empty where the result was handed over before they were made.
+  // Likewise how many drafts wait for its next step, and which. Written last: where a listener hears of the
+  // tokens before (StepRunner::set_listener), not before the step is over.
   std::vector<std::int32_t> drafted;
+  std::vector<std::int32_t> draft_tokens;
   // One for each query token of a work with prompt_logprobs >= 0 whose entry in next_tokens is not -1.
   std::vector<SampledToken> prompt_logprobs;
 
@@ -115,6 +119,7 @@ struct StepResult {
     gained.clear();
     rows.clear();
     drafted.clear();
+    draft_tokens.clear();
     prompt_logprobs.clear();
   }
 };

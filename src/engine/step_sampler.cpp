@@ -14,6 +14,7 @@ StepSampler::StepSampler(Backend& backend, Model& model, const Limits& limits)
   sampled_.resize(rows);
   scored_rows_.reserve(static_cast<std::size_t>(limits.tokens));
   targets_.reserve(kLogitRows);
+  allowed_.reserve(static_cast<std::size_t>(1 + limits.drafts));
   row_tokens_.resize(kLogitRows);
   best_.resize(kLogitRows);
   device_rows_ = backend.allocate(kLogitRows * sizeof(std::int32_t));
@@ -52,11 +53,14 @@ void StepSampler::list_rows(const StepPlan& plan, const StepRows& step,
     const std::int32_t drafts = work.is_decode ? work.count - 1 : 0;
     for (std::int32_t i = work.count - 1 - drafts; i < work.count; ++i)
       rows_.push_back({.token = work.first_token + i, .work = static_cast<std::int32_t>(w)});
-    std::span<const std::uint64_t> allowed;
-    if (work.allowed_mask >= 0) allowed = plan.allowed_masks[static_cast<std::size_t>(work.allowed_mask)];
-    TS_CHECK(drafts == 0 || allowed.empty(), drafts);
-    verification_.add(slot.next_rows(drafts, draft_tokens, allowed));
-    is_greedy_ = is_greedy_ && slot.is_plainly_greedy() && allowed.empty();
+    DraftedSequence sequence = slot.next_rows(drafts, draft_tokens);
+    if (work.allowed_mask >= 0) {
+      const auto first = plan.allowed_masks.begin() + work.allowed_mask;
+      allowed_.assign(first, first + 1 + drafts);
+      sequence.allowed = allowed_;
+    }
+    verification_.add(sequence);
+    is_greedy_ = is_greedy_ && slot.is_plainly_greedy() && sequence.allowed.empty();
     has_drafts_ = has_drafts_ || drafts > 0;
   }
   TS_CHECK(rows_.size() <= sampled_.size(), rows_.size(), sampled_.size());

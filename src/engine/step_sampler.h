@@ -66,7 +66,8 @@ class StepSampler {
   bool is_greedy_ = false;   // all of them
   bool has_drafts_ = false;  // some of them confirm one
   VerificationRows verification_;
-  std::vector<SampledToken> sampled_;  // [rows_]
+  std::vector<std::span<const std::uint64_t>> allowed_;  // of a sequence's rows
+  std::vector<SampledToken> sampled_;                    // [rows_]
   std::vector<Row> scored_rows_;
   std::vector<std::int32_t> targets_, row_tokens_, best_;
   Buffer device_rows_, device_best_;  // [kLogitRows]

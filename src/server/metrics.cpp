@@ -279,6 +279,14 @@ void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
                        labels, stats.step_seconds));
   out.push_back(family("tessera:engine_host_seconds_total", "Of it, spent planning and handing out results.",
                        MetricType::Counter, labels, stats.host_seconds));
+  MetricFamily awaited = family(
+      "tessera:engine_awaited_steps_total",
+      "Steps that were not planned while the one before ran, because its result had to be known first.",
+      MetricType::Counter, with("reason", "grammar"), static_cast<double>(stats.awaited_constraint));
+  awaited.metric.push_back(
+      family("", "", MetricType::Counter, with("reason", "blocks"), static_cast<double>(stats.awaited_blocks))
+          .metric.front());
+  out.push_back(std::move(awaited));
   Labels config = labels;
   config["block_size"] = std::to_string(info.block_size);
   config["num_gpu_blocks"] = std::to_string(info.kv_blocks);
@@ -348,9 +356,8 @@ void Metrics::Impl::append_speculation(const SpeculationStats& stats, std::int32
              [&](std::size_t i) { return stats.chosen[i]; });
   count("tessera:speculation_probes_total", "Of these, steps that tried a length to learn what it costs.",
         stats.probes);
-  count("tessera:speculation_skipped_constraint_total",
-        "Steps of sequences that drafted nothing because a grammar constrains them.",
-        stats.undrafted_constraint);
+  count("tessera:speculation_refused_drafts_total",
+        "Draft tokens that a grammar does not allow, so that nothing verified them.", stats.refused_drafts);
   out.push_back(family("tessera:speculation_draft_length", "Draft length chosen for the last step.",
                        MetricType::Gauge, labels, stats.draft_length));
 }

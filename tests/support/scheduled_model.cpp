@@ -69,6 +69,7 @@ void ScheduledModel::run() {
       for (const SampledToken& token : delivery.output.tokens) mine.tokens.push_back(token.token);
       mine.cached_tokens = delivery.output.cached_tokens;
     }
+    scheduler_.take_drafts(result);
   }
 }
 

@@ -151,6 +151,7 @@ class GateBench {
       std::int32_t gained = 0;
       for (const std::int32_t g : result.gained) gained += g;
       scheduler_.apply(result, {});
+      scheduler_.take_drafts(result);
       scheduler_.forget_ended();
       const double took = seconds() - began;
       const Scheduler::Verified& verified = scheduler_.verified();

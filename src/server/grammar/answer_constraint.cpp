@@ -83,6 +83,27 @@ class AnswerConstraint final : public TokenConstraint {
 
   void accept(std::int32_t token) override {
     history_.push_back(now_);
+    try {
+      move_over(token);
+    } catch (...) {
+      rollback(1);
+      throw;
+    }
+  }
+
+  void rollback(std::int32_t count) override {
+    TS_CHECK(count >= 0 && static_cast<std::size_t>(count) <= history_.size(), count, history_.size());
+    if (count == 0) return;
+    now_ = history_[history_.size() - static_cast<std::size_t>(count)];
+    history_.resize(history_.size() - static_cast<std::size_t>(count));
+  }
+
+  bool is_complete() const override {
+    return now_.stage == Stage::kDone || (now_.stage == Stage::kDocument && document_->must_end(now_.at));
+  }
+
+ private:
+  void move_over(std::int32_t token) {
     if (is_end(token)) {
       now_.stage = Stage::kDone;
       return;
@@ -128,18 +149,6 @@ class AnswerConstraint final : public TokenConstraint {
     }
   }
 
-  void rollback(std::int32_t count) override {
-    TS_CHECK(count >= 0 && static_cast<std::size_t>(count) <= history_.size(), count, history_.size());
-    if (count == 0) return;
-    now_ = history_[history_.size() - static_cast<std::size_t>(count)];
-    history_.resize(history_.size() - static_cast<std::size_t>(count));
-  }
-
-  bool is_complete() const override {
-    return now_.stage == Stage::kDone || (now_.stage == Stage::kDocument && document_->must_end(now_.at));
-  }
-
- private:
   enum class Stage : std::uint8_t {
     kMayThink,
     kThought,

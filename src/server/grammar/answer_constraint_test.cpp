@@ -158,9 +158,11 @@ TEST_F(ConstraintTest, MinTokensHoldsWhileThereIsAnotherWayOn) {
   EXPECT_TRUE(allows(*constraint, one));
 }
 
-TEST_F(ConstraintTest, ATokenThatTheMaskForbidsIsRefused) {
+TEST_F(ConstraintTest, ATokenThatTheMaskForbidsIsRefusedAndChangesNothing) {
   const auto constraint = json(nullptr, SplitterOptions::kInContent);
+  const auto before = mask_of(*constraint);
   EXPECT_THROW(constraint->accept(tokens("x").front()), std::runtime_error);
+  EXPECT_EQ(mask_of(*constraint), before);
 }
 
 }  // namespace
