@@ -263,6 +263,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                          .total_bytes = plan.weight_file_bytes,
                          .clock = {},
                          .sink = [&](std::string_view line) { spdlog::info("{}", line); }});
+  std::atomic<int> loaded{0};  // ranks of this process
   std::atomic<std::int32_t> draft_lookahead{0};
   std::mutex memory_mutex;  // of launched.memory
   std::string device_name;  // of rank 0, for the fingerprint
@@ -317,6 +318,12 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
       const std::lock_guard lock(memory_mutex);
       launched.memory[rank] = started.memory;
     }
+    if (++loaded == ranks_here) progress.finish();
+    if (plan.speculation && !plan.speculation->aux_layers.empty()) {
+      const auto trial =
+          started.runner->try_draft(launched.config.hidden, std::max(launched.config.bos_token, 0));
+      if (rank == 0) launched.draft_trial = trial;
+    }
     if (rank == 0) {
       draft_lookahead = started.draft_lookahead;
       if (hooks.logits_tap) started.runner->set_logits_tap(hooks.logits_tap);
@@ -342,7 +349,7 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
     loading.reset();
     if (processes != nullptr) share_memory(launched.memory, *processes);
   }
-  progress.finish();
+  if (launched.draft_trial) log_trial(*launched.draft_trial);
   checkpoint.drop_pages();
 
   if (processes != nullptr && !processes->leads()) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -56,7 +57,9 @@ struct LaunchedEngine {
   ModelConfig config;
   MemoryPlan plan;
   std::map<int, RankMemory> memory;  // what each rank has really taken, those of other processes too
-  std::unique_ptr<Engine> engine;    // of process 0
+  // How the draft did at start, on rank 0; absent where none reads hidden states.
+  std::optional<DraftTrialReport> draft_trial = {};
+  std::unique_ptr<Engine> engine;  // of process 0
   // Of the other processes: their ranks, and where their plans come from.
   struct Follower {
     std::unique_ptr<StepRunner> ranks;

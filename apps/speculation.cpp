@@ -23,6 +23,15 @@ std::string Speculation::describe() const {
   return text;
 }
 
+void log_trial(const DraftTrialReport& report) {
+  if (const auto warning = warning_of(report)) {
+    spdlog::warn("{}", *warning);
+  } else {
+    spdlog::info("speculation: the draft guessed {} of {} tokens of a text of the model's own", report.right,
+                 report.guessed);
+  }
+}
+
 Result<std::shared_ptr<const Speculation>> open_speculation(const ServeFlags& flags,
                                                             const ModelConfig& target) {
   if (flags.speculative_config.empty()) return std::shared_ptr<const Speculation>();

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "serve_flags.h"
+#include "speculative/draft_trial.h"
 #include "speculative/gate.h"
 #include "speculative/make_proposer.h"
 #include "speculative/speculative_config.h"
@@ -26,6 +27,9 @@ struct Speculation {
   std::string describe() const;  // "eagle3, up to 3 drafts of models/…"
   GateOptions gate() const;
 };
+
+// How the draft did at start, as a line of the log; a warning where it does not fit.
+void log_trial(const DraftTrialReport& report);
 
 // Null where the flags ask for none.
 Result<std::shared_ptr<const Speculation>> open_speculation(const ServeFlags& flags,

@@ -240,14 +240,14 @@ class Loop {
   }
 
   // As the engine does at start; `permuted` feeds the draft its hidden states in another order.
-  DraftTrialReport trial(const std::vector<std::int32_t>& sentence, bool permuted) {
+  DraftTrialReport trial(std::int32_t first_token, bool permuted) {
     Permuting wrong(*proposer_);
     return try_draft({.backend = *backend_,
                       .target = *target_,
                       .proposer = permuted ? wrong : *proposer_,
                       .hidden = 256,
                       .kv = cache_.layers,
-                      .sentence = sentence});
+                      .first_token = first_token});
   }
 
   Sequence& sequence(std::int32_t slot) { return sequences_.at(slot); }
@@ -539,20 +539,22 @@ TEST_P(Proposers, DrawnDraftsStandByRejectionSampling) {
 INSTANTIATE_TEST_SUITE_P(Methods, Proposers,
                          testing::Values("eagle3", "eagle3-mla", "dflash", "draft_model", "ngram"));
 
-// A fitting draft guesses best from its own hidden states; one that is fed another order is told apart.
+// A fitting draft guesses best from its own hidden states; one that is fed another order is told apart,
+// whatever the text begins with: token 4032 is the one that begins texts.
 TEST(DraftTrial, TellsAFittingDraftFromOneWithPermutedHiddenStates) {
-  const GoldenPrompt prompt = golden_prompt("len64");
-  const std::vector<std::int32_t> sentence(prompt.ids.begin(), prompt.ids.begin() + 12);
   for (const char* method : {"eagle3", "eagle3-mla", "dflash"}) {
     Loop loop({.method = method, .most_drafts = drafts_of(method)});
-    const DraftTrialReport fitting = loop.trial(sentence, false);
-    const DraftTrialReport permuted = loop.trial(sentence, true);
-    RecordProperty(method, std::to_string(fitting.right) + ", " + std::to_string(fitting.best_other) + ", " +
-                               std::to_string(permuted.right) + ", " + std::to_string(permuted.best_other));
-    EXPECT_FALSE(warning_of(fitting)) << method;
-    EXPECT_TRUE(warning_of(permuted)) << method;
-    EXPECT_EQ(permuted.best_other, fitting.right) << method << ": the right order is one of the others";
-    EXPECT_GT(fitting.rate(), 0.5) << method;
+    for (const std::int32_t first : {4032, 0, 1000}) {
+      const DraftTrialReport fitting = loop.trial(first, false);
+      const DraftTrialReport permuted = loop.trial(first, true);
+      SCOPED_TRACE(std::string(method) + " after " + std::to_string(first) + ": " +
+                   std::to_string(fitting.right) + " of " + std::to_string(fitting.guessed) + ", " +
+                   std::to_string(fitting.best_other) + "; permuted " + std::to_string(permuted.right));
+      EXPECT_FALSE(warning_of(fitting));
+      EXPECT_GT(fitting.rate(), 0.2);
+      EXPECT_TRUE(warning_of(permuted));
+      EXPECT_EQ(permuted.best_other, fitting.right) << "the right order is one of the others";
+    }
   }
 }
 

@@ -168,6 +168,21 @@ StepResult& ModelRunner::step(const StepPlan& plan) {
   return result;
 }
 
+std::optional<DraftTrialReport> ModelRunner::try_draft(std::int64_t hidden, std::int32_t first_token) {
+  TS_CHECK(proposer_ != nullptr);
+  DraftTrialSetup setup{.backend = backend_,
+                        .target = *model_,
+                        .proposer = *proposer_,
+                        .hidden = hidden,
+                        .kv = kv_,
+                        .first_token = first_token};
+  const std::int32_t room =
+      std::min(options_.max_model_len, options_.kv_blocks * options_.block_size) - proposer_->lookahead(1);
+  if (room < setup.tokens / 2) return std::nullopt;
+  setup.tokens = std::min(setup.tokens, room);
+  return tessera::try_draft(setup);
+}
+
 Tensor ModelRunner::forward(const StepPlan& plan, const StepRows& rows) {
   list_forms(rows.work);
   upload(plan, rows);

@@ -19,6 +19,7 @@
 #include "engine/step_rows.h"
 #include "engine/step_sampler.h"
 #include "model/model.h"
+#include "speculative/draft_trial.h"
 #include "speculative/proposer.h"
 
 namespace tessera {
@@ -76,6 +77,9 @@ class ModelRunner final : public StepRunner {
 
   // Guesses what the sequences say next, from the next step on; on this device, of options.most_drafts.
   void set_proposer(std::unique_ptr<Proposer> proposer) { proposer_ = std::move(proposer); }
+  // How well it understands the model, whose width is `hidden`: before the first step, on every rank alike.
+  // Nothing where the pool or the context is too small to tell.
+  std::optional<DraftTrialReport> try_draft(std::int64_t hidden, std::int32_t first_token);
 
   // For tests and `verify`.
   using LogitsTap = StepSampler::LogitsTap;

@@ -55,8 +55,9 @@ TEST(DraftAlarm, StepsWithoutDraftsSayNothing) {
 
 TEST(DraftTrialReport, WarnsOfFewRightGuessesAndOfABetterOrder) {
   EXPECT_FALSE(warning_of({.guessed = 64, .right = 40, .best_other = 39}));
-  EXPECT_THAT(*warning_of({.guessed = 64, .right = 40, .best_other = 41}),
-              testing::HasSubstr("40 of 64 tokens after a repeated sentence, but 41"));
+  EXPECT_FALSE(warning_of({.guessed = 64, .right = 40, .best_other = 43})) << "which may be chance";
+  EXPECT_THAT(*warning_of({.guessed = 64, .right = 40, .best_other = 45}),
+              testing::HasSubstr("guessed 40 of 64 tokens, but 45 from hidden states in another order"));
   EXPECT_THAT(*warning_of({.guessed = 64, .right = 2, .best_other = 0}),
               testing::HasSubstr("guessed 2 of 64"));
   EXPECT_TRUE(warning_of({}));

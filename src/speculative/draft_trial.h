@@ -1,7 +1,8 @@
-// Before serving: does the draft understand this target? The target says a repeated sentence on; the draft
-// guesses each of its tokens, once from the hidden states as they will be handed to it, and once for every
-// other order of the layers that they come from. A draft that fits guesses best from its own order, and well;
-// one that reads the wrong states does neither.
+// Before serving: does the draft understand this target? The target writes a text of its own, by sampling:
+// that is what it knows to say, whatever it was trained on. The draft guesses what the target likes best at
+// each place, once from the hidden states as they will be handed to it, and once for every other order of the
+// layers that they come from. A draft that fits guesses best from its own order, and well; one that reads the
+// wrong states does neither.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,10 @@ struct DraftTrialSetup {
   Backend& backend;
   Model& target;
   Proposer& proposer;
-  std::int64_t hidden;                     // width of the target
-  std::span<const KvLayer> kv;             // the target's pool; its first blocks are written to
-  std::span<const std::int32_t> sentence;  // tokens
-  std::int32_t prompt_tokens = 128;        // of the repeated sentence: no more than a step may have
-  std::int32_t steps = 64;                 // of decoding after it
+  std::int64_t hidden;          // width of the target
+  std::span<const KvLayer> kv;  // the target's pool; its first blocks are written to
+  std::int32_t first_token;     // of the text: the one that begins texts, if the model has such a token
+  std::int32_t tokens = 112;    // of the text
 };
 
 struct DraftTrialReport {
