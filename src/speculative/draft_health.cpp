@@ -1,5 +1,7 @@
 #include "speculative/draft_health.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace tessera {
@@ -22,10 +24,11 @@ std::optional<std::string> DraftAlarm::record(std::int32_t drafted, std::int32_t
   if (firsts_ < kWindow) return std::nullopt;
   const bool bad = static_cast<double>(stood_) < kLeastRate * static_cast<double>(firsts_);
   bad_windows_ = bad ? bad_windows_ + 1 : 0;
-  const std::string found = std::to_string(stood_) + " of the last " + std::to_string(firsts_);
-  firsts_ = stood_ = 0;
+  const std::int64_t stood = std::exchange(stood_, 0);
+  const std::int64_t firsts = std::exchange(firsts_, 0);
   if (bad_windows_ < kBadWindows) return std::nullopt;
   fired_ = true;
+  const std::string found = std::to_string(stood) + " of the last " + std::to_string(firsts);
   return "speculation: only " + found +
          " first drafts stood. The draft guesses noise: check that it was made for this model and that its "
          "config names the right hidden states; tokens stay right, but drafting is wasted.";

@@ -38,6 +38,7 @@ SpeculationGate::SpeculationGate(const GateOptions& options)
       acceptance_(options.most_drafts),
       costs_(options.most_drafts),
       last_used_(static_cast<std::size_t>(options.most_drafts) + 1),
+      weighed_(last_used_.size()),
       current_(options.most_drafts) {
   TS_CHECK(options.most_drafts >= 1, options.most_drafts);
 }
@@ -51,9 +52,13 @@ GateOption SpeculationGate::option(const StepSituation& situation, std::int32_t 
 }
 
 std::vector<GateOption> SpeculationGate::explain(const StepSituation& situation) const {
-  std::vector<GateOption> options;
-  for (std::int32_t k = 0; k <= options_.most_drafts; ++k) options.push_back(option(situation, k));
-  return options;
+  return weigh(situation);
+}
+
+const std::vector<GateOption>& SpeculationGate::weigh(const StepSituation& situation) const {
+  for (std::int32_t k = 0; k <= options_.most_drafts; ++k)
+    weighed_[static_cast<std::size_t>(k)] = option(situation, k);
+  return weighed_;
 }
 
 std::int32_t SpeculationGate::best_of(const std::vector<GateOption>& options) const {
@@ -74,7 +79,7 @@ GateDecision SpeculationGate::decide(const StepSituation& situation) const {
   }
   if (!options_.adaptive) return {options_.most_drafts, GateReason::kFixed};
 
-  const std::vector<GateOption> options = explain(situation);
+  const std::vector<GateOption>& options = weigh(situation);
   // Longest first: its step measures acceptance at every position.
   for (std::int32_t k = options_.most_drafts; k >= 0; --k) {
     if (options[static_cast<std::size_t>(k)].seconds <= 0) return {k, GateReason::kUnknown};
@@ -105,7 +110,7 @@ void SpeculationGate::record(const StepRecord& record) {
 
   last_used_[static_cast<std::size_t>(record.drafts)] = steps_;
   costs_.record(record.situation, record.drafts, record.seconds);
-  const std::vector<GateOption> options = explain(record.situation);
+  const std::vector<GateOption>& options = weigh(record.situation);
   if (std::ranges::all_of(options, [](const GateOption& o) { return o.seconds > 0; }))
     current_ = best_of(options);
 }

@@ -77,12 +77,15 @@ class SpeculationGate {
 
  private:
   GateOption option(const StepSituation& situation, std::int32_t drafts) const;
+  // As explain(), in place: the memory of the last call.
+  const std::vector<GateOption>& weigh(const StepSituation& situation) const;
   std::int32_t best_of(const std::vector<GateOption>& options) const;
 
   GateOptions options_;
   AcceptanceEstimate acceptance_;
   StepCosts costs_;
-  std::vector<std::int64_t> last_used_;  // [most_drafts + 1] step that had so many drafts
+  std::vector<std::int64_t> last_used_;      // [most_drafts + 1] step that had so many drafts
+  mutable std::vector<GateOption> weighed_;  // [most_drafts + 1]
   std::int64_t steps_ = 0;
   std::int32_t current_ = 0;  // the length that was best last, for hysteresis
 };
