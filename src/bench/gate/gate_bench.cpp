@@ -76,8 +76,12 @@ class GateBench {
       }
     }
     for (std::size_t mode = 0; mode < kGateModes; ++mode) cell.rate[mode] = bench::median(rates[mode]);
-    const double best = std::max(cell.rate[0], cell.rate[1]);
-    cell.adaptive_share = best > 0 ? cell.rate[2] / best : 0;
+    std::array<std::vector<double>, 2> shares;  // of never, of always
+    for (std::size_t mode = 0; mode < shares.size(); ++mode) {
+      for (std::size_t round = 0; round < std::min(rates[2].size(), rates[mode].size()); ++round)
+        shares[mode].push_back(rates[2][round] / rates[mode][round]);
+    }
+    cell.adaptive_share = std::min(bench::median(shares[0]), bench::median(shares[1]));
     cell.chosen = static_cast<std::int32_t>(std::ranges::max_element(chosen) - chosen.begin());
     cell.tokens_per_step = steps > 0 ? tokens / steps : 0;
     return cell;

@@ -22,9 +22,11 @@ struct GateCell {
   std::int32_t sequences = 0;
   std::int32_t context = 0;
   std::array<double, kGateModes> rate = {};  // tokens a second of decode steps, medians over turns
-  double adaptive_share = 0;                 // of the better of never and always
-  std::int32_t chosen = 0;                   // draft length that the gate chose most often
-  double tokens_per_step = 0;                // of a sequence, where drafts are always made
+  // Of the better of never and always: the median over rounds, in each of which all three see the same
+  // prompts one after the other, so that a machine that slows down meanwhile slows all down.
+  double adaptive_share = 0;
+  std::int32_t chosen = 0;     // draft length that the gate chose most often
+  double tokens_per_step = 0;  // of a sequence, where drafts are always made
 };
 
 struct GateBenchOptions {
