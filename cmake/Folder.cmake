@@ -20,7 +20,7 @@ target_link_libraries(tessera_test_settings INTERFACE tessera_warnings GTest::gm
 target_compile_definitions(tessera_test_settings INTERFACE TESSERA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_test_settings INTERFACE -w -fno-sanitize=undefined)
-  # Tests that count allocations bring an operator new; the thread sanitizer's gives way.
+  # Tests that count allocations bring an operator new, which the thread sanitizer has too; its own stays.
   target_link_options(tessera_test_settings INTERFACE -Wl,--allow-multiple-definition)
 else()
   target_compile_options(tessera_test_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-O1>)

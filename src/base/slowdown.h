@@ -1,4 +1,4 @@
-// For tests of time: what a sanitizer makes of it.
+// For tests: what a sanitizer does to time, races and allocators.
 #pragma once
 
 namespace tessera {
@@ -7,6 +7,15 @@ namespace tessera {
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
+#endif
+
+// The thread sanitizer keeps its own operator new and reports every race, intended ones too.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitized = true;
+#elif defined(__has_feature)
+inline constexpr bool kThreadSanitized = __has_feature(thread_sanitizer);
+#else
+inline constexpr bool kThreadSanitized = false;
 #endif
 
 // How many times longer than elsewhere this build may take, generously.

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/slowdown.h"
 #include "base/test_seed.h"
 #include "engine/engine.h"
 #include "engine/scheduler_drive.h"
@@ -143,9 +144,7 @@ TEST(StepPipeline, GivesTheTokensOfStepsOneAfterTheOtherWhateverIsLate) {
 // The drafts of a step read its plan after its tokens are known. If the engine does not wait for that, it
 // writes the next plan but one over it.
 TEST(StepPipeline, WithoutTheGuardOnPlansDraftsReadWhatIsNotTheirs) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "a race by intention";
-#endif
+  if (kThreadSanitized) GTEST_SKIP() << "a race by intention";
   Delays delays(test_seed());
   constexpr int kRequests = 1000;
   const Served one_by_one = serve(kRequests, {.ahead = false, .before = {}}, nullptr);

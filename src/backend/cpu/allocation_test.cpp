@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/test_data.h"
+#include "base/slowdown.h"
 
 namespace {
 std::atomic<bool> counting{false};
@@ -57,6 +58,7 @@ int allocations_of(const Call& call) {
 }
 
 TEST(Allocation, TheCounterSeesOperatorNewAndAlignedAlloc) {
+  if (kThreadSanitized) GTEST_SKIP() << "operator new is the sanitizer's";
   EXPECT_EQ(allocations_of([] { ::operator delete(::operator new(8)); }), 1);
   EXPECT_GE(allocations_of([] { (void)make_cpu_backend({.threads = 1})->allocate(1000); }), 2);
 }
