@@ -132,11 +132,12 @@ class EpollLoop final : public LoadLoop {
     tools_.now_realtime = static_cast<double>(real.tv_sec) + static_cast<double>(real.tv_nsec) * 1e-9;
     for (int i = 0; i < ready; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
-      const auto call = calls_.find(event.data.u64);
+      const std::uint64_t id = event.data.u64;  // copied: the kernel's struct is packed
+      const auto call = calls_.find(id);
       if (call == calls_.end()) continue;  // closed by one before it
       const std::shared_ptr<CallConnection> connection = call->second.connection;
       connection->on_ready(event.events);
-      watch(event.data.u64);
+      watch(id);
     }
     return ready;
   }
