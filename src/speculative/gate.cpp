@@ -48,7 +48,8 @@ GateOption SpeculationGate::option(const StepSituation& situation, std::int32_t 
   return {.drafts = drafts,
           .tokens = static_cast<double>(situation.batch) + static_cast<double>(situation.draftable) * more,
           .seconds = costs_.seconds(situation, drafts).value_or(0),
-          .samples = costs_.samples(situation, drafts)};
+          .samples = costs_.samples(situation, drafts),
+          .doubt = costs_.doubt(situation, drafts)};
 }
 
 std::vector<GateOption> SpeculationGate::explain(const StepSituation& situation) const {
@@ -85,6 +86,13 @@ GateDecision SpeculationGate::decide(const StepSituation& situation) const {
     if (options[static_cast<std::size_t>(k)].seconds <= 0) return {k, GateReason::kUnknown};
   }
   const GateOption& best = options[static_cast<std::size_t>(best_of(options))];
+  // What may well be better and was hardly measured here.
+  const GateOption* hopeful = nullptr;
+  for (const GateOption& one : options) {
+    if (one.drafts == best.drafts || one.doubt == 0 || one.at_best() <= best.per_second()) continue;
+    if (hopeful == nullptr || one.at_best() > hopeful->at_best()) hopeful = &one;
+  }
+  if (hopeful != nullptr) return {hopeful->drafts, GateReason::kProbe};
   // Of the lengths that are due, the one that has waited longest in proportion.
   GateDecision decision{best.drafts, GateReason::kBest};
   double longest_wait = 1;

@@ -4,8 +4,8 @@
 // Of the draft lengths 0 .. k the gate takes the one with the most tokens a second: expected tokens from the
 // measured acceptance at each position, seconds from the measured costs of such steps. What it does not use
 // it has to try now and then, or it would never learn that conditions have changed: probes may lose one
-// percent of the time, come at once where nothing is known, and ever more rarely where they confirm what is
-// known.
+// percent of the time, come at once where nothing is known or what is known comes from a situation too
+// different to tell, and ever more rarely where they confirm what is known.
 //
 // Pure decisions: no clock, no randomness. The same records give the same decisions, so ranks agree if rank
 // 0's measurements are sent to all, or if one decides.
@@ -49,7 +49,9 @@ struct GateOption {
   double tokens = 0;         // of the whole batch
   double seconds = 0;        // 0: not known
   std::int64_t samples = 0;  // measured in this very situation
+  double doubt = 0;          // by what share the seconds may be fewer
   double per_second() const { return seconds > 0 ? tokens / seconds : 0; }
+  double at_best() const { return per_second() / (1 - doubt); }
 };
 
 struct StepRecord {

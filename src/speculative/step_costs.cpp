@@ -17,6 +17,9 @@ constexpr std::int64_t kFewSamples = 8;
 constexpr std::int64_t kTrusted = 3;  // samples without which a cost is not known, unless it was inherited
 constexpr std::int32_t kNewLevel = 3;
 constexpr std::int32_t kExactBatches = 16;
+// Of what a neighbouring cell knows, and at most.
+constexpr double kDoubtOfOneStep = 0.04;
+constexpr double kMostDoubt = 0.5;
 
 std::int32_t quarter_octaves(double x) { return static_cast<std::int32_t>(4 * std::log2(std::max(1.0, x))); }
 
@@ -36,15 +39,16 @@ void StepCosts::record(const StepSituation& situation, std::int32_t drafts, doub
   const Cell cell = cell_of(situation);
   auto at = cells_.find(cell);
   if (at == cells_.end()) {
-    Costs costs(static_cast<std::size_t>(most_drafts_) + 1);
-    if (const Costs* similar = most_similar(cell)) {
+    const Similar similar = most_similar(cell);
+    Costs costs{.of = std::vector<Cost>(static_cast<std::size_t>(most_drafts_) + 1), .doubt = similar.doubt};
+    if (similar.costs != nullptr) {
       for (std::int32_t k = 0; k <= most_drafts_; ++k) {
-        costs[static_cast<std::size_t>(k)].inherited = seconds_in(*similar, k).value_or(0);
+        costs.of[static_cast<std::size_t>(k)].inherited = seconds_in(*similar.costs, k).value_or(0);
       }
     }
     at = cells_.emplace(cell, std::move(costs)).first;
   }
-  Cost& cost = at->second[static_cast<std::size_t>(drafts)];
+  Cost& cost = at->second.of[static_cast<std::size_t>(drafts)];
   double value = seconds;
   if (cost.samples > 0 && seconds > kOutlier * cost.mean) {
     if (++cost.outliers >= kNewLevel) {
@@ -62,10 +66,10 @@ void StepCosts::record(const StepSituation& situation, std::int32_t drafts, doub
 
 // What has been measured here says by how much this cell is dearer than the one it inherited from.
 std::optional<double> StepCosts::seconds_in(const Costs& costs, std::int32_t drafts) const {
-  const Cost& own = costs[static_cast<std::size_t>(drafts)];
+  const Cost& own = costs.of[static_cast<std::size_t>(drafts)];
   if (own.samples >= kTrusted) return own.mean;
   double dearer = 0, weight = 0;
-  for (const Cost& cost : costs) {
+  for (const Cost& cost : costs.of) {
     if (cost.samples == 0 || cost.inherited <= 0) continue;
     const auto w = static_cast<double>(std::min(cost.samples, kWindow));
     dearer += w * cost.mean / cost.inherited;
@@ -77,7 +81,7 @@ std::optional<double> StepCosts::seconds_in(const Costs& costs, std::int32_t dra
   return (own.inherited * scale + own.mean) / 2;
 }
 
-const StepCosts::Costs* StepCosts::most_similar(const Cell& cell) const {
+StepCosts::Similar StepCosts::most_similar(const Cell& cell) const {
   const Costs* best = nullptr;
   std::int32_t least = 0;
   for (const auto& [other, costs] : cells_) {
@@ -88,20 +92,28 @@ const StepCosts::Costs* StepCosts::most_similar(const Cell& cell) const {
     best = &costs;
     least = distance;
   }
-  return best;
+  return {best, std::min(kMostDoubt, kDoubtOfOneStep * least)};
 }
 
 std::optional<double> StepCosts::seconds(const StepSituation& situation, std::int32_t drafts) const {
   const Cell cell = cell_of(situation);
   const auto at = cells_.find(cell);
   if (at != cells_.end()) return seconds_in(at->second, drafts);
-  const Costs* similar = most_similar(cell);
+  const Costs* similar = most_similar(cell).costs;
   return similar != nullptr ? seconds_in(*similar, drafts) : std::nullopt;
+}
+
+double StepCosts::doubt(const StepSituation& situation, std::int32_t drafts) const {
+  const Cell cell = cell_of(situation);
+  const auto at = cells_.find(cell);
+  if (at == cells_.end()) return most_similar(cell).doubt;
+  const std::int64_t samples = std::min(at->second.of[static_cast<std::size_t>(drafts)].samples, kTrusted);
+  return at->second.doubt * static_cast<double>(kTrusted - samples) / static_cast<double>(kTrusted);
 }
 
 std::int64_t StepCosts::samples(const StepSituation& situation, std::int32_t drafts) const {
   const auto at = cells_.find(cell_of(situation));
-  return at == cells_.end() ? 0 : at->second[static_cast<std::size_t>(drafts)].samples;
+  return at == cells_.end() ? 0 : at->second.of[static_cast<std::size_t>(drafts)].samples;
 }
 
 }  // namespace tessera

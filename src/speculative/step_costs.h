@@ -25,6 +25,9 @@ class StepCosts {
   // Seconds of a step; nothing before a few such steps have been measured, here or in a similar situation.
   std::optional<double> seconds(const StepSituation& situation, std::int32_t drafts) const;
   std::int64_t samples(const StepSituation& situation, std::int32_t drafts) const;  // measured right here
+  // By what share the cost may really be lower: how much dearer one more draft is depends on the batch, so
+  // what is carried over from afar says little. 0: measured right here.
+  double doubt(const StepSituation& situation, std::int32_t drafts) const;
 
   // Situations of one cell cost about the same: batches one by one up to 16, then in steps of a quarter
   // octave, as contexts are throughout.
@@ -43,10 +46,17 @@ class StepCosts {
     std::int32_t outliers = 0;  // in a row
     double inherited = 0;       // from the most similar cell, when this one was entered; 0: none
   };
-  using Costs = std::vector<Cost>;  // [most_drafts + 1]
+  struct Costs {
+    std::vector<Cost> of;  // [most_drafts + 1]
+    double doubt = 0;      // of what was inherited
+  };
+  struct Similar {
+    const Costs* costs = nullptr;
+    double doubt = 0;
+  };
 
   std::optional<double> seconds_in(const Costs& costs, std::int32_t drafts) const;
-  const Costs* most_similar(const Cell& cell) const;
+  Similar most_similar(const Cell& cell) const;
 
   std::int32_t most_drafts_;
   std::map<Cell, Costs> cells_;
