@@ -28,6 +28,10 @@ void declare_bench_gate_flags(CLI::App& app, BenchGateFlags& flags) {
   app.add_option("--rounds", flags.rounds, "Turns of never, always and adaptive in each cell")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--warm-up-rounds", flags.warm_up_rounds,
+                 "Turns before them in which the gate meets the cell; not counted")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--text", flags.text,
                  "File that prompts are cut from (default: " + std::string(bench::kDefaultTextName) + ")");
   app.add_option("--device", flags.device, "cpu, cuda or auto")->capture_default_str();
@@ -65,6 +69,7 @@ Result<int> run_bench_gate(const BenchGateFlags& flags) {
                      {"context", comma_list(flags.contexts)},
                      {"output-tokens", std::to_string(flags.output_tokens)},
                      {"rounds", std::to_string(flags.rounds)},
+                     {"warm-up-rounds", std::to_string(flags.warm_up_rounds)},
                      {"text", flags.text.empty() ? std::string(bench::kDefaultTextName) : flags.text},
                      {"device", flags.device},
                      {"threads", std::to_string(flags.threads)},
@@ -81,6 +86,7 @@ Result<int> run_bench_gate(const BenchGateFlags& flags) {
                        .contexts = flags.contexts,
                        .output = flags.output_tokens,
                        .rounds = flags.rounds,
+                       .warm_up = flags.warm_up_rounds,
                        .cpu_time = cpu_time,
                        .on_cell =
                            [&](const GateCell& cell) {

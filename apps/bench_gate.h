@@ -18,6 +18,7 @@ struct BenchGateFlags {
   std::vector<std::int32_t> contexts = {128, 1024};
   std::int32_t output_tokens = 32;
   std::int32_t rounds = 5;
+  std::int32_t warm_up_rounds = 3;
   std::string device = "cpu";
   int threads = 1;
   bool wall_clock = false;

@@ -12,6 +12,9 @@ constexpr double kHysteresis = 1.005;
 // Steps between two probes of one length, at least and at most.
 constexpr double kShortestInterval = 8;
 constexpr double kLongestInterval = 16384;
+// Steps after a change that are not yet like those to come: on a CPU the first ones cost up to a third more,
+// since caches still hold what others used.
+constexpr std::int32_t kSettling = 3;
 
 }  // namespace
 
@@ -86,10 +89,18 @@ GateDecision SpeculationGate::decide(const StepSituation& situation) const {
     if (options[static_cast<std::size_t>(k)].seconds <= 0) return {k, GateReason::kUnknown};
   }
   const GateOption& best = options[static_cast<std::size_t>(best_of(options))];
+  const auto is_hopeful = [&](const GateOption& one) {
+    return one.drafts != best.drafts && one.doubt > 0 && one.at_best() > best.per_second();
+  };
+  // A trial goes on until its steps have settled, unless it has shown already that it is not worth that.
+  if (run_ > 0 && run_ <= kSettling && run_of_ != best.drafts) {
+    const GateOption& tried = options[static_cast<std::size_t>(run_of_)];
+    if (tried.doubt == 0 || is_hopeful(tried)) return {run_of_, GateReason::kProbe};
+  }
   // What may well be better and was hardly measured here.
   const GateOption* hopeful = nullptr;
   for (const GateOption& one : options) {
-    if (one.drafts == best.drafts || one.doubt == 0 || one.at_best() <= best.per_second()) continue;
+    if (!is_hopeful(one)) continue;
     if (hopeful == nullptr || one.at_best() > hopeful->at_best()) hopeful = &one;
   }
   if (hopeful != nullptr) return {hopeful->drafts, GateReason::kProbe};
@@ -100,7 +111,7 @@ GateDecision SpeculationGate::decide(const StepSituation& situation) const {
     if (one.drafts == best.drafts) continue;
     const double loss = (one.seconds - one.tokens / best.per_second()) / best.seconds;  // in best steps
     const double share = options_.probe_share / options_.most_drafts;
-    const double interval = std::clamp(loss / share, kShortestInterval, kLongestInterval);
+    const double interval = std::clamp((1 + kSettling) * loss / share, kShortestInterval, kLongestInterval);
     const std::int64_t waited = steps_ - last_used_[static_cast<std::size_t>(one.drafts)];
     const double wait = static_cast<double>(waited) / interval;
     if (wait < longest_wait) continue;
@@ -113,11 +124,15 @@ GateDecision SpeculationGate::decide(const StepSituation& situation) const {
 void SpeculationGate::record(const StepRecord& record) {
   TS_CHECK(record.drafts >= 0 && record.drafts <= options_.most_drafts, record.drafts, options_.most_drafts);
   if (record.drafted > 0) acceptance_.record(record.drafted, record.accepted_at);
-  if (record.seconds <= 0) return;
+  if (record.seconds <= 0) {
+    run_ = 0;
+    return;
+  }
   ++steps_;
-
+  run_ = record.drafts == run_of_ ? run_ + 1 : 1;
+  run_of_ = record.drafts;
   last_used_[static_cast<std::size_t>(record.drafts)] = steps_;
-  costs_.record(record.situation, record.drafts, record.seconds);
+  costs_.record(record.situation, record.drafts, record.seconds, run_ > kSettling);
   const std::vector<GateOption>& options = weigh(record.situation);
   if (std::ranges::all_of(options, [](const GateOption& o) { return o.seconds > 0; }))
     current_ = best_of(options);

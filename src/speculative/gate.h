@@ -4,8 +4,8 @@
 // Of the draft lengths 0 .. k the gate takes the one with the most tokens a second: expected tokens from the
 // measured acceptance at each position, seconds from the measured costs of such steps. What it does not use
 // it has to try now and then, or it would never learn that conditions have changed: probes may lose one
-// percent of the time, come at once where nothing is known or what is known comes from a situation too
-// different to tell, and ever more rarely where they confirm what is known.
+// percent of the time, last until steps have settled, come at once where nothing is known or what is known
+// comes from a situation too different to tell, and ever more rarely where they confirm what is known.
 //
 // Pure decisions: no clock, no randomness. The same records give the same decisions, so ranks agree if rank
 // 0's measurements are sent to all, or if one decides.
@@ -89,6 +89,8 @@ class SpeculationGate {
   std::vector<std::int64_t> last_used_;      // [most_drafts + 1] step that had so many drafts
   mutable std::vector<GateOption> weighed_;  // [most_drafts + 1]
   std::int64_t steps_ = 0;
+  std::int32_t run_of_ = 0;   // drafts of the newest steps,
+  std::int32_t run_ = 0;      // so many in a row
   std::int32_t current_ = 0;  // the length that was best last, for hysteresis
 };
 

@@ -152,7 +152,7 @@ TEST(Gate, MeasuresAnewWhereTheBatchHasChanged) {
       k = run_step(gate, sim, cpu, text, {.batch = 1, .draftable = 1, .context = 150}, alone);
     Score gated, never;
     const StepSituation four{.batch = 4, .draftable = 4, .context = 600};
-    for (int step = 0; step < 150; ++step) {
+    for (int step = 0; step < 300; ++step) {
       run_step(gate, sim, cpu, text, four, gated);
       never.add(cpu, text, four, 0);
     }
@@ -291,12 +291,11 @@ TEST(Gate, ExplainsWhatItBelieves) {
   SpeculationGate gate({.most_drafts = 2});
   const StepSituation s{.batch = 2, .draftable = 2, .context = 100};
   EXPECT_EQ(gate.decide(s).reason, GateReason::kUnknown);
-  for (int round = 0; round < 200; ++round) {
-    for (std::int32_t k = 0; k <= 2; ++k) {
-      const std::vector<std::int32_t> accepted(static_cast<std::size_t>(k), 1);
-      gate.record(
-          {.situation = s, .drafts = k, .seconds = 1.0 + 0.1 * k, .drafted = 2, .accepted_at = accepted});
-    }
+  for (int round = 0; round < 600; ++round) {
+    const std::int32_t k = round / 40 % 3;  // runs long enough to settle
+    const std::vector<std::int32_t> accepted(static_cast<std::size_t>(k), 1);
+    gate.record(
+        {.situation = s, .drafts = k, .seconds = 1.0 + 0.1 * k, .drafted = 2, .accepted_at = accepted});
   }
   const std::vector<GateOption> options = gate.explain(s);
   ASSERT_EQ(options.size(), 3U);

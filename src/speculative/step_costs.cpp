@@ -20,6 +20,7 @@ constexpr std::int32_t kExactBatches = 16;
 // Of what a neighbouring cell knows, and at most.
 constexpr double kDoubtOfOneStep = 0.04;
 constexpr double kMostDoubt = 0.5;
+constexpr double kUnsettled = 0.25;  // of a step that has not settled
 
 std::int32_t quarter_octaves(double x) { return static_cast<std::int32_t>(4 * std::log2(std::max(1.0, x))); }
 
@@ -33,35 +34,42 @@ StepCosts::Cell StepCosts::cell_of(const StepSituation& s) {
           .draftable = s.batch > 0 ? (4 * s.draftable + s.batch - 1) / s.batch : 0};
 }
 
-void StepCosts::record(const StepSituation& situation, std::int32_t drafts, double seconds) {
+void StepCosts::record(const StepSituation& situation, std::int32_t drafts, double seconds, bool is_settled) {
   TS_CHECK(drafts >= 0 && drafts <= most_drafts_, drafts, most_drafts_);
   if (!(seconds > 0) || !std::isfinite(seconds)) return;
   const Cell cell = cell_of(situation);
   auto at = cells_.find(cell);
   if (at == cells_.end()) {
     const Similar similar = most_similar(cell);
-    Costs costs{.of = std::vector<Cost>(static_cast<std::size_t>(most_drafts_) + 1), .doubt = similar.doubt};
-    if (similar.costs != nullptr) {
-      for (std::int32_t k = 0; k <= most_drafts_; ++k) {
-        costs.of[static_cast<std::size_t>(k)].inherited = seconds_in(*similar.costs, k).value_or(0);
-      }
-    }
+    Costs costs{.of = std::vector<Cost>(static_cast<std::size_t>(most_drafts_) + 1),
+                .origin = similar.costs,
+                .doubt = similar.doubt};
     at = cells_.emplace(cell, std::move(costs)).first;
   }
+  inherit(at->second);
   Cost& cost = at->second.of[static_cast<std::size_t>(drafts)];
+  if (cost.is_settled && !is_settled) return;
+  if (is_settled && !cost.is_settled) cost = {.is_settled = true, .inherited = cost.inherited};
   double value = seconds;
   if (cost.samples > 0 && seconds > kOutlier * cost.mean) {
     if (++cost.outliers >= kNewLevel) {
-      cost = {.inherited = cost.inherited};
+      cost = {.is_settled = is_settled, .inherited = cost.inherited};
     } else {
       value = kOutlier * cost.mean;
     }
   } else {
-    if (cost.samples < kFewSamples && kOutlier * seconds < cost.mean) cost = {.inherited = cost.inherited};
+    if (cost.samples < kFewSamples && kOutlier * seconds < cost.mean)
+      cost = {.is_settled = is_settled, .inherited = cost.inherited};
     cost.outliers = 0;
   }
   ++cost.samples;
   cost.mean += (value - cost.mean) / static_cast<double>(std::min(cost.samples, kWindow));
+}
+
+void StepCosts::inherit(Costs& costs) const {
+  if (costs.origin == nullptr) return;
+  for (std::int32_t k = 0; k <= most_drafts_; ++k)
+    costs.of[static_cast<std::size_t>(k)].inherited = seconds_in(*costs.origin, k).value_or(0);
 }
 
 // What has been measured here says by how much this cell is dearer than the one it inherited from.
@@ -78,7 +86,8 @@ std::optional<double> StepCosts::seconds_in(const Costs& costs, std::int32_t dra
   const double scale = weight > 0 ? dearer / weight : 1;
   if (own.inherited <= 0) return std::nullopt;
   if (own.samples == 0) return own.inherited * scale;
-  return (own.inherited * scale + own.mean) / 2;
+  const double belief = 1 - costs.doubt / kMostDoubt;  // in what was inherited, beside the first samples
+  return (belief * own.inherited * scale + own.mean) / (belief + 1);
 }
 
 StepCosts::Similar StepCosts::most_similar(const Cell& cell) const {
@@ -92,7 +101,7 @@ StepCosts::Similar StepCosts::most_similar(const Cell& cell) const {
     best = &costs;
     least = distance;
   }
-  return {best, std::min(kMostDoubt, kDoubtOfOneStep * least)};
+  return {best, best != nullptr ? std::min(kMostDoubt, kDoubtOfOneStep * least) : kMostDoubt};
 }
 
 std::optional<double> StepCosts::seconds(const StepSituation& situation, std::int32_t drafts) const {
@@ -107,8 +116,11 @@ double StepCosts::doubt(const StepSituation& situation, std::int32_t drafts) con
   const Cell cell = cell_of(situation);
   const auto at = cells_.find(cell);
   if (at == cells_.end()) return most_similar(cell).doubt;
-  const std::int64_t samples = std::min(at->second.of[static_cast<std::size_t>(drafts)].samples, kTrusted);
-  return at->second.doubt * static_cast<double>(kTrusted - samples) / static_cast<double>(kTrusted);
+  const Cost& own = at->second.of[static_cast<std::size_t>(drafts)];
+  if (own.samples >= kFewSamples) return 0;  // steps never settle here
+  if (own.samples > 0 && !own.is_settled) return std::min(at->second.doubt, kUnsettled);
+  return at->second.doubt * static_cast<double>(kTrusted - std::min(own.samples, kTrusted)) /
+         static_cast<double>(kTrusted);
 }
 
 std::int64_t StepCosts::samples(const StepSituation& situation, std::int32_t drafts) const {

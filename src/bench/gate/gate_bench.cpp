@@ -61,11 +61,11 @@ class GateBench {
     std::vector<std::int64_t> chosen(static_cast<std::size_t>(scheduler_.options().most_drafts) + 1);
     double tokens = 0;
     double steps = 0;
-    for (std::int32_t round = 0; round <= options_.rounds; ++round) {
+    for (std::int32_t round = 0; round < options_.warm_up + options_.rounds; ++round) {
       for (std::size_t turn = 0; turn < kGateModes; ++turn) {
         const auto mode = static_cast<GateMode>((turn + static_cast<std::size_t>(round)) % kGateModes);
         const Turn result = run(mode, sequences, context, round);
-        if (round == 0 || result.seconds == 0) continue;
+        if (round < options_.warm_up || result.seconds == 0) continue;
         rates[static_cast<std::size_t>(mode)].push_back(result.tokens / result.seconds);
         if (mode == GateMode::kAlways) {
           tokens += result.tokens;

@@ -37,8 +37,9 @@ struct GateBenchOptions {
   std::vector<std::int32_t> sequences = {1, 4, 16};
   std::vector<std::int32_t> contexts = {128, 1024};  // tokens of a prompt
   std::int32_t output = 32;                          // tokens of each sequence
-  std::int32_t rounds = 5;  // turns of each mode in a cell; one before them is not counted
-  bool cpu_time = false;    // of this process, instead of the clock: little disturbed by other programs
+  std::int32_t rounds = 5;                           // turns of each mode in a cell
+  std::int32_t warm_up = 3;  // turns before them that are not counted: the gate meets the cell
+  bool cpu_time = false;     // of this process, instead of the clock: little disturbed by other programs
   std::function<void(const GateCell&)> on_cell = [](const GateCell&) {};  // that has just been measured
 };
 
