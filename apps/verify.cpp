@@ -58,7 +58,8 @@ ParitySetting setting_of(const ServeFlags& flags, const MemoryPlan& plan) {
           .max_num_batched_tokens = plan.max_num_batched_tokens,
           .max_num_seqs = plan.max_num_seqs,
           .prefix_caching = plan.prefix_caching,
-          .batch_invariant = plan.batch_invariant};
+          .batch_invariant = plan.batch_invariant,
+          .sums_follow_batch = plan.device == ComputeDevice::kCuda && !plan.batch_invariant};
 }
 
 class Verification {
@@ -108,7 +109,8 @@ class Verification {
       report.promise.level = *wanted;
     }
     if (flags_.kl_bound) report.promise.mean_kl = *flags_.kl_bound;
-    report.comparison = compare(prompts_, a.transcript, b.transcript);
+    report.together = !a.setting.sums_follow_batch && !b.setting.sums_follow_batch;
+    report.comparison = compare(prompts_, a.transcript, b.transcript, report.together);
     report.judgement = judge(report.promise, report.comparison);
     return report;
   }

@@ -145,13 +145,14 @@ double kl_divergence(const std::vector<float>& a, const std::vector<float>& b) {
   return kl;
 }
 
-Comparison compare(std::span<const VerifyPrompt> prompts, const Transcript& a, const Transcript& b) {
+Comparison compare(std::span<const VerifyPrompt> prompts, const Transcript& a, const Transcript& b,
+                   bool together) {
   Comparing comparing(prompts);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     comparing.tokens(i, "free-running", a[i].free, b[i].free, a[i].decoded, b[i].decoded);
     comparing.rows(i, "teacher-forced decode", a[i].decoded, b[i].decoded);
     comparing.rows(i, "teacher-forced prefill", a[i].prefilled, b[i].prefilled);
-    comparing.tokens(i, "together", a[i].together, b[i].together, a[i].decoded, b[i].decoded);
+    if (together) comparing.tokens(i, "together", a[i].together, b[i].together, a[i].decoded, b[i].decoded);
   }
   return comparing.finish();
 }

@@ -46,7 +46,9 @@ struct Comparison {
   std::string largest_at;  // the row with the largest divergence: "prompt '129 tokens', position 77, decode"
 };
 
-Comparison compare(std::span<const VerifyPrompt> prompts, const Transcript& a, const Transcript& b);
+// together: also what was said with all prompts at the same time.
+Comparison compare(std::span<const VerifyPrompt> prompts, const Transcript& a, const Transcript& b,
+                   bool together = true);
 
 struct Judgement {
   bool kept = false;

@@ -66,12 +66,14 @@ std::string pair_text(const PairReport& report, std::span<const VerifyPrompt> pr
                 static_cast<long long>(c.rows), static_cast<long long>(c.unequal_rows), c.max_abs, c.mean_kl,
                 c.max_kl);
   return "a         " + describe(report.a) + "\nb         " + describe(report.b) + "\nprompts   " +
-         std::to_string(prompts.size()) +
-         ", free-running, teacher-forced by decode and by prefill, and all together\n" + "promise   " +
-         std::string(name_of(report.promise.level)) + ": " + report.promise.reason + "\ntokens    " +
-         std::to_string(c.tokens) + " compared, " + std::to_string(c.differing) + " places differ, " +
-         std::to_string(c.ties) + " ties\n" + figures + differences_text(report, prompts, "") +
-         (report.judgement.kept ? "kept      " : "BROKEN    ") + report.judgement.sentence + "\n";
+         std::to_string(prompts.size()) + ", free-running, teacher-forced by decode and by prefill" +
+         (report.together ? ", and all together\n"
+                          : "; not all together: there the device's sums follow the batch\n") +
+         "promise   " + std::string(name_of(report.promise.level)) + ": " + report.promise.reason +
+         "\ntokens    " + std::to_string(c.tokens) + " compared, " + std::to_string(c.differing) +
+         " places differ, " + std::to_string(c.ties) + " ties\n" + figures +
+         differences_text(report, prompts, "") + (report.judgement.kept ? "kept      " : "BROKEN    ") +
+         report.judgement.sentence + "\n";
 }
 
 std::string pair_json(const PairReport& report, std::span<const VerifyPrompt> prompts) {

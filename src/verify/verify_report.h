@@ -13,6 +13,7 @@ struct PairReport {
   ParitySetting a;
   ParitySetting b;
   ParityPromise promise;
+  bool together = true;  // what was said with all prompts at the same time was compared too
   Comparison comparison = {};
   Judgement judgement = {};
 };

@@ -86,6 +86,14 @@ TEST(Comparison, OfATranscriptWithItselfIsEqualToTheBit) {
   EXPECT_TRUE(judged(ParityLevel::kBitEqual, c).kept);
 }
 
+TEST(Comparison, LeavesOutWhatWasSaidTogetherWhereSumsFollowTheBatch) {
+  const Transcript a = {said({1, 0}, kRows)};
+  Transcript b = a;
+  b[0].together = {1, 1};
+  EXPECT_FALSE(judged(ParityLevel::kBitEqual, compare(kPrompts, a, b)).kept);
+  EXPECT_TRUE(judged(ParityLevel::kBitEqual, compare(kPrompts, a, b, false)).kept);
+}
+
 TEST(Comparison, OneBitBreaksBitEqualityAlone) {
   LogitRows rows = kRows;
   rows[2][1] = std::nextafter(0.0F, 1.0F);
