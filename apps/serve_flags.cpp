@@ -277,11 +277,12 @@ std::vector<std::string> with_dashes(const std::vector<std::string>& arguments) 
        {"-q", "--quantization"}}};
   std::vector<std::string> result;
   for (std::string argument : arguments) {
-    if (argument.starts_with("--")) {
-      const std::size_t end = std::min(argument.find('='), argument.size());
+    const std::size_t end = std::min(argument.find('='), argument.size());
+    if (argument.find(' ') < end) {
+      // A value with flags of its own, as in --b "--dtype bf16".
+    } else if (argument.starts_with("--")) {
       std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
     } else if (argument.size() > 1 && argument[0] == '-') {
-      const std::size_t end = std::min(argument.find('='), argument.size());
       for (const auto& [name, full] : kShort) {
         if (argument.substr(0, end) == name) argument = std::string(full) + argument.substr(end);
       }

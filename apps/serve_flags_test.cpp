@@ -103,6 +103,12 @@ TEST(ServeFlags, AcceptsThePublishedLaunchLine) {
               testing::Contains(testing::StartsWith("--attention-backend TRITON_MLA has no effect")));
 }
 
+TEST(ServeFlags, LeavesAValueThatHoldsFlagsAsItIs) {
+  const std::string flags = R"(--device cuda --speculative-config {"num_speculative_tokens":3})";
+  EXPECT_THAT(with_dashes({"--b", flags, "--max_model_len=4"}),
+              testing::ElementsAre("--b", flags, "--max-model-len=4"));
+}
+
 TEST(ServeFlags, RefusesByNameWhatIsNotBuilt) {
   EXPECT_THAT(parse({"m", "--enable-lora"}).error, testing::HasSubstr("merge them into the checkpoint"));
 }
