@@ -8,6 +8,24 @@
 
 namespace tessera {
 
+void Backend::gated_linear(const Tensor& x, const Weight& weight, const Tensor& scratch, const Tensor& out) {
+  linear(x, weight, scratch);
+  silu_mul(scratch, out);
+}
+
+void Backend::store_mla(const MlaRows& rows, const VectorWeight& latent_norm, float eps,
+                        const RopeTable& table, const AttentionBatch& batch, const KvLayer& kv) {
+  rms_norm(rows.latent, latent_norm, eps, rows.latent);
+  Tensor q = rows.q_rope;  // a row a token
+  q.rows = rows.latent.rows;
+  q.cols = (rows.heads - 1) * rows.q_rope.stride + rows.q_rope.cols;
+  q.stride = rows.heads * rows.q_rope.stride;
+  rope(q, rows.heads, rows.q_rope.stride, batch.positions, table, RopePairs::kInterleaved);
+  rope(rows.rope_key, 1, rows.rope_key.cols, batch.positions, table, RopePairs::kInterleaved);
+  write_kv_mla(rows.latent, rows.rope_key, batch, kv);
+  if (rows.q_rotated.data != rows.q_rope.data) copy(rows.q_rope, rows.q_rotated);
+}
+
 void Backend::split_columns(const Tensor& x, const Parts& parts) {
   TS_CHECK(x.cols == parts.count * parts.first.cols, x.cols, parts.count, parts.first.cols);
   for (std::int64_t i = 0; i < parts.count; ++i)

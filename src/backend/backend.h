@@ -105,6 +105,15 @@ struct Parts {
   }
 };
 
+// What one layer's projections give MLA for some tokens, before norms and rotation.
+struct MlaRows {
+  Tensor latent;    // [tokens, latent]
+  Tensor rope_key;  // [tokens, rope]
+  std::int64_t heads = 0;
+  Tensor q_rope;     // [tokens * heads, rope]
+  Tensor q_rotated;  // [tokens * heads, rope]: where the rotated queries go; may be q_rope
+};
+
 // Work that was recorded once, and is enqueued again as a whole.
 class Recording {
  public:
@@ -164,6 +173,10 @@ class Backend {
   // widths.
   virtual void linear_heads(const Tensor& x, std::int64_t x_head_stride, const WeightStack& weight,
                             const Tensor& out, std::int64_t out_head_stride) = 0;
+  // out = silu(gate x) * (up x) for weight = [gate; up]; scratch [tokens, weight.out] in the activation
+  // dtype.
+  virtual void gated_linear(const Tensor& x, const Weight& weight, const Tensor& scratch,
+                            const Tensor& out);  // backend.cpp: a product, then silu_mul
   // out = silu(gate) * up for gate_up = [gate | up] by columns.
   virtual void silu_mul(const Tensor& gate_up, const Tensor& out) = 0;
   virtual void gather_rows(const Tensor& x, const std::int32_t* rows,
@@ -179,6 +192,11 @@ class Backend {
   // latent [tokens, latent] (normed), rope_key [tokens, rope] (rotated) into rows slots[t].
   virtual void write_kv_mla(const Tensor& latent, const Tensor& rope_key, const AttentionBatch& batch,
                             const KvLayer& kv) = 0;
+  // All of that for a layer's tokens: latents normed and keys rotated in place and written to the cache,
+  // queries rotated. Interleaved pairs.
+  virtual void store_mla(const MlaRows& rows, const VectorWeight& latent_norm, float eps,
+                         const RopeTable& table, const AttentionBatch& batch,
+                         const KvLayer& kv);  // backend.cpp: one by one
   // q [tokens, heads * (latent + rope)] absorbed; out [tokens, heads * latent]; lse [tokens, heads] f32,
   // natural log, or null data. A token without visible rows gives out = 0 and lse = -inf. Scratch comes from
   // the back-end, sized by reserve_attention.

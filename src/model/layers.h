@@ -30,6 +30,7 @@ class Projection {
       first += part.out;
     }
   }
+  const Weight* only_part() const { return parts_.size() == 1 ? parts_.data() : nullptr; }
   std::int64_t out() const { return out_; }
   std::int64_t bytes() const {
     std::int64_t sum = 0;
@@ -49,8 +50,12 @@ struct GatedMlp {
 
   void apply(Backend& backend, const Tensor& x, const Tensor& gate_up_out, const Tensor& activated,
              const Tensor& out) const {
-    gate_up.apply(backend, x, gate_up_out);
-    backend.silu_mul(gate_up_out, activated);
+    if (const Weight* one = gate_up.only_part()) {
+      backend.gated_linear(x, *one, gate_up_out, activated);
+    } else {
+      gate_up.apply(backend, x, gate_up_out);
+      backend.silu_mul(gate_up_out, activated);
+    }
     down.apply(backend, activated, out);
   }
 };

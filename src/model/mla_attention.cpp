@@ -121,7 +121,6 @@ void MlaAttention::attend(const AttentionFrame& frame, const MlaScratch& scratch
   }
   const Tensor latent = projected.col_range(first, mla.kv_lora_rank);
   const Tensor rope_key = projected.col_range(first + mla.kv_lora_rank, mla.rope_dim);
-  frame.backend.rms_norm(latent, kv_a_norm_, frame.config.latent_norm_eps, latent);
 
   const Tensor attended = scratch.attended.row_range(0, n);
   struct PartRows {
@@ -129,45 +128,44 @@ void MlaAttention::attend(const AttentionFrame& frame, const MlaScratch& scratch
     bool any() const { return q.rows > 0; }
   };
   std::int64_t begin = 0;
-  const auto next = [&](const AttentionBatch& part) {
+  const auto next = [&](const AttentionBatch& part, bool is_absorbed) {
     const auto rows = [&](const Tensor& all) { return all.row_range(begin, part.tokens); };
     const PartRows taken{rows(q), rows(latent), rows(rope_key), rows(attended)};
     begin += part.tokens;
-    if (taken.any()) rotate_and_store(frame, taken.q, taken.latent, taken.rope_key, part, kv);
+    if (!taken.any()) return taken;
+    const Tensor q_rope = taken.q.reshaped(q_dim(mla)).col_range(mla.nope_dim, mla.rope_dim);
+    const Tensor q_absorbed = scratch.q_absorbed.row_range(0, is_absorbed ? part.tokens : 0);
+    frame.backend.store_mla(
+        {.latent = taken.latent,
+         .rope_key = taken.rope_key,
+         .heads = heads_,
+         .q_rope = q_rope,
+         .q_rotated = is_absorbed
+                          ? q_absorbed.reshaped(row_dim(mla)).col_range(mla.kv_lora_rank, mla.rope_dim)
+                          : q_rope},
+        kv_a_norm_, frame.config.latent_norm_eps, frame.rope, part, kv);
     return taken;
   };
-  if (const PartRows part = next(batch.decode); part.any())
+  if (const PartRows part = next(batch.decode, true); part.any())
     attend_absorbed(frame, scratch, part.q, batch.decode, kv, part.out);
-  if (const PartRows part = next(batch.sharded_decode); part.any())
+  if (const PartRows part = next(batch.sharded_decode, true); part.any())
     attend_absorbed_sharded(frame, scratch, part.q, batch.sharded_decode, kv, part.out);
-  if (const PartRows part = next(batch.prefill); part.any()) {
+  if (const PartRows part = next(batch.prefill, false); part.any()) {
     frame.backend.mla_prefill(part.q, heads_, frame.softmax_scale, batch.prefill, kv, k_up_, v_up_, part.out,
                               Tensor{});
   }
-  if (const PartRows part = next(batch.sharded_prefill); part.any()) {
+  if (const PartRows part = next(batch.sharded_prefill, false); part.any()) {
     frame.backend.write_kv_mla(part.latent, part.rope_key, batch.staged->own, batch.staged->staging);
     prefill_sharded(frame, scratch, part.q, *batch.staged, kv, part.out);
   }
   frame.backend.linear(attended, o_, out);
 }
 
-void MlaAttention::rotate_and_store(const AttentionFrame& frame, const Tensor& q, const Tensor& latent,
-                                    const Tensor& rope_key, const AttentionBatch& batch,
-                                    const KvLayer& kv) const {
-  const MlaConfig& mla = frame.config.mla;
-  frame.backend.rope(q.col_range(mla.nope_dim, q.cols - mla.nope_dim), heads_, q_dim(mla), batch.positions,
-                     frame.rope, RopePairs::kInterleaved);
-  frame.backend.rope(rope_key, 1, mla.rope_dim, batch.positions, frame.rope, RopePairs::kInterleaved);
-  frame.backend.write_kv_mla(latent, rope_key, batch, kv);
-}
-
-// q_lat[h] = W_UK[h]^T q_nope[h], beside the rotated part.
+// q_lat[h] = W_UK[h]^T q_nope[h], beside the rotated part that store_mla has put there.
 Tensor MlaAttention::absorb(const AttentionFrame& frame, const MlaScratch& scratch, const Tensor& q) const {
   const MlaConfig& mla = frame.config.mla;
   const Tensor q_absorbed = scratch.q_absorbed.row_range(0, q.rows);
   frame.backend.linear_heads(q, q_dim(mla), k_up_absorbed_, q_absorbed, row_dim(mla));
-  frame.backend.copy(q.reshaped(q_dim(mla)).col_range(mla.nope_dim, mla.rope_dim),
-                     q_absorbed.reshaped(row_dim(mla)).col_range(mla.kv_lora_rank, mla.rope_dim));
   return q_absorbed;
 }
 

@@ -49,8 +49,6 @@ class MlaAttention {
   static std::int64_t width(const ModelConfig& config, const Shard& shard);
 
  private:
-  void rotate_and_store(const AttentionFrame& frame, const Tensor& q, const Tensor& latent,
-                        const Tensor& rope_key, const AttentionBatch& batch, const KvLayer& kv) const;
   Tensor absorb(const AttentionFrame& frame, const MlaScratch& scratch, const Tensor& q) const;
   void attend_absorbed(const AttentionFrame& frame, const MlaScratch& scratch, const Tensor& q,
                        const AttentionBatch& batch, const KvLayer& kv, const Tensor& out) const;

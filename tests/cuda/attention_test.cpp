@@ -53,6 +53,12 @@ class Attention : public OnGpu {
     }
     backend.synchronise();
   }
+  std::vector<std::byte> bytes_of_pool(const KvLayer& layer, const Cache& cache) {
+    std::vector<std::byte> bytes(cache.bytes.size());
+    gpu_->copy_to_host(bytes.data(), layer.data, bytes.size());
+    gpu_->synchronise();
+    return bytes;
+  }
   void expect_lse(const Tensor& found, const std::vector<float>& want, double tolerance,
                   const std::string& what) {
     const std::vector<float> got = download(found);
@@ -145,11 +151,65 @@ TEST_P(Attention, RowsAreWrittenBitForBitAsTheCpuWritesThem) {
       const KvLayer here = layer_of(cache);
       write(*cpu_, cache.layer, slots, source, slots.data());
       write(*gpu_, here, slots, source, upload(slots));
-      std::vector<std::byte> got(cache.bytes.size());
-      gpu_->copy_to_host(got.data(), here.data, got.size());
-      gpu_->synchronise();
-      EXPECT_TRUE(got == cache.bytes) << name_of(format) << (mla ? " mla" : " gqa");
+      EXPECT_TRUE(bytes_of_pool(here, cache) == cache.bytes) << name_of(format) << (mla ? " mla" : " gqa");
     }
+  }
+}
+
+// Against the same device's separate calls, which are held against the CPU's above and in row_ops_test.cpp.
+TEST_P(Attention, RowsAreStoredInOneCallAsInSeparateOnes) {
+  const std::int64_t heads = 5;
+  const std::vector<std::int32_t> lengths = {3, 70};
+  const RopeTable angles = gpu_->prepare_rope(128, std::vector<float>(32, 0.37F), 1.1F);
+  const VectorWeight norm = gpu_->prepare_vector(values(512));
+  for (const KvFormat format : kFormats) {
+    Cache cache(random_, format, KvRowShape::mla(512, 64), 16, lengths);
+    cache.layer.scale = format == KvFormat::kFp8 ? 0.037F : 1.0F;
+    Batch batch(cache, lengths, {2, 65});
+    batch.slots[1] = -1;
+    const std::int64_t tokens = batch.view.tokens;
+    const AttentionBatch view = batch_of(cache, batch);
+    const std::vector<float> x = values(tokens * 580);
+    const std::vector<float> queries = values(tokens * heads * 192);
+    struct Outcome {
+      std::vector<float> latent, key, q, q_rotated;
+      bool cache_holds_rows;
+    };
+    const auto outcome = [&](bool one_call, bool in_place) {
+      const Tensor row = upload_rows(x, tokens, 580, 588);
+      const Tensor q = upload_rows(queries, tokens * heads, 192);
+      const Tensor absorbed = upload_rows(std::vector<float>(static_cast<std::size_t>(tokens * heads * 576)),
+                                          tokens * heads, 576);
+      const Tensor q_rope = q.col_range(128, 64);
+      const MlaRows rows{.latent = row.col_range(0, 512),
+                         .rope_key = row.col_range(512, 64),
+                         .heads = heads,
+                         .q_rope = q_rope,
+                         .q_rotated = in_place ? q_rope : absorbed.col_range(512, 64)};
+      const KvLayer layer = layer_of(cache);
+      if (one_call) {
+        gpu_->store_mla(rows, norm, 1e-6F, angles, view, layer);
+      } else {
+        gpu_->Backend::store_mla(rows, norm, 1e-6F, angles, view, layer);
+      }
+      // What the cache must hold now: the rows as they were left, written by the call that is tested above.
+      const KvLayer again = layer_of(cache);
+      gpu_->write_kv_mla(rows.latent, rows.rope_key, view, again);
+      return Outcome{download(rows.latent), download(rows.rope_key), download(q), download(absorbed),
+                     bytes_of_pool(layer, cache) == bytes_of_pool(again, cache)};
+    };
+    for (const bool in_place : {true, false}) {
+      const Outcome found = outcome(true, in_place);
+      const Outcome want = outcome(false, in_place);
+      EXPECT_EQ(far_row(found.latent, want.latent, 512, bound(1e-3, 1e-6)), "") << name_of(format);
+      EXPECT_EQ(far_row(found.key, want.key, 64, bound(1e-3, 1e-6)), "") << name_of(format);
+      EXPECT_EQ(far_row(found.q_rotated, want.q_rotated, 576, bound(1e-3, 1e-6)), "") << name_of(format);
+      if (in_place) {
+        EXPECT_EQ(far_row(found.q, want.q, 192, bound(1e-3, 1e-6)), "") << name_of(format);
+      }
+      EXPECT_TRUE(found.cache_holds_rows) << name_of(format);
+    }
+    buffers_.clear();
   }
 }
 

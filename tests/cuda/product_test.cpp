@@ -67,6 +67,27 @@ TEST_P(Products, ManyRowsOfATallMatrixAgree) {
   }
 }
 
+TEST_P(Products, GatedProductsAgree) {
+  for (const WeightFormat format : kFormats) {
+    for (const std::int64_t width : {20, 512}) {  // 20: no form of its own
+      const OwnedMatrix m = matrix_for(random_, format, 2 * width, 256, exact());
+      const Weight here = gpu_->prepare({&m.view, 1});
+      const Weight there = cpu_->prepare({&m.view, 1});
+      for (const std::int64_t rows : {0, 1, 9, 65, 700}) {
+        std::vector<float> x = values(rows * 256, 0.3F);
+        std::vector<float> between(static_cast<std::size_t>(rows * 2 * width));
+        std::vector<float> want(static_cast<std::size_t>(rows * width));
+        cpu_->gated_linear(rows_of(x, rows, 256), there, rows_of(between, rows, 2 * width),
+                           rows_of(want, rows, width));
+        const Tensor out = result(rows, width, width + 8);
+        gpu_->gated_linear(upload_rows(x, rows, 256), here, result(rows, 2 * width), out);
+        EXPECT_EQ(far_row(download(out), want, width, bound(1e-2, 2e-5)), "")
+            << name_of(format) << ", width " << width << ", rows " << rows;
+      }
+    }
+  }
+}
+
 TEST_P(Products, PartsThatStartInsideABlockOfScalesAreStacked) {
   for (const WeightFormat format : kFormats) {
     const OwnedMatrix a = matrix_for(random_, format, 300, 256, exact());

@@ -133,5 +133,50 @@ TEST_P(Sampling, LogprobsOfTargetsAreTheCpus) {
   }
 }
 
+TEST_P(Sampling, TheBestLogitsAreTheHosts) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const std::int32_t vocab : {1, 31, 1000, 163840}) {
+    const std::int64_t rows = vocab > 10000 ? 20 : 300;
+    std::vector<float> logits = random_.normals(rows * vocab, 1);
+    for (float& x : logits) x = std::round(x * 8) / 8;  // many are equal
+    const auto row = [&](std::int64_t r) { return logits.begin() + r * vocab; };
+    std::fill(row(3), row(4), -kInfinity);
+    row(5)[vocab / 2] = std::numeric_limits<float>::quiet_NaN();
+    row(6)[vocab - 1] = kInfinity;
+    std::fill(row(7), row(8), -3.0F);
+    const Tensor there = Tensor::dense(upload(logits), DType::kF32, rows, vocab);
+    std::vector<BestLogit> found(static_cast<std::size_t>(rows));
+    std::vector<BestLogit> want(found.size());
+    auto* best = upload(found);
+    for (int run = 0; run < 3; ++run) gpu_->argmax_shard(there, 500, best);
+    gpu_->copy_to_host(found.data(), best, found.size() * sizeof(BestLogit));
+    gpu_->synchronise();
+    cpu_->argmax_shard(rows_of(logits, rows, vocab), 500, want.data());
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      EXPECT_EQ(found[r].token, want[r].token) << vocab << ", row " << r;
+      EXPECT_TRUE(found[r].value == want[r].value || std::isnan(want[r].value)) << vocab << ", row " << r;
+    }
+
+    // Three shards: the row itself, its neighbour's best, and one that may choose nothing.
+    std::vector<BestLogit> shards = want;
+    shards.insert(shards.end(), want.begin() + 1, want.end());
+    shards.push_back(want[0]);
+    shards.insert(shards.end(), want.size(), {.value = -kInfinity, .token = -1});
+    std::vector<std::int32_t> map(static_cast<std::size_t>(500 + vocab));
+    for (std::size_t i = 0; i < map.size(); ++i) map[i] = static_cast<std::int32_t>(7 * i);
+    for (const bool mapped : {false, true}) {
+      std::vector<std::int32_t> want_tokens(want.size());
+      std::vector<std::int32_t> tokens(want.size());
+      cpu_->merge_argmax(shards.data(), 3, rows, mapped ? map.data() : nullptr, want_tokens.data());
+      auto* merged = upload(tokens);
+      gpu_->merge_argmax(upload(shards), 3, rows, mapped ? upload(map) : nullptr, merged);
+      gpu_->copy_to_host(tokens.data(), merged, tokens.size() * sizeof(std::int32_t));
+      gpu_->synchronise();
+      EXPECT_EQ(tokens, want_tokens) << vocab;
+    }
+    buffers_.clear();
+  }
+}
+
 }  // namespace
 }  // namespace tessera::test

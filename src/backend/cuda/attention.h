@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backend/attention_batch.h"
+#include "backend/backend.h"
 #include "tensor/kv_format.h"
 #include "tensor/tensor.h"
 
@@ -16,6 +17,10 @@ namespace tessera::cuda {
 // and values.
 void launch_write_kv(const Tensor& first, const Tensor& second, const AttentionBatch& batch,
                      const KvLayer& kv, cudaStream_t stream);
+
+// Backend::store_mla.
+void launch_store_mla(const MlaRows& rows, const VectorWeight& latent_norm, float eps, const RopeTable& table,
+                      const AttentionBatch& batch, const KvLayer& kv, cudaStream_t stream);
 
 struct CachedHeads {
   std::int64_t heads = 0;

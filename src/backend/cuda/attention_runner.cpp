@@ -65,7 +65,9 @@ void AttentionRunner::decode_uniform(const MlaDecodeShape& shape, const MlaDecod
     part.out = static_cast<std::byte*>(work.out) + tokens * shape.heads * kMlaLatent * 2;
     part.lse = work.lse + tokens * shape.heads;
     void* workspace = workspace_.at_least(layout.workspace_bytes);
-    or_abort(mla_plan(layout, part.lengths, workspace, stream_));
+    const Planned wanted{layout.shape, part.lengths.query_rows, workspace};
+    if (planned_ != wanted) or_abort(mla_plan(layout, part.lengths, workspace, stream_));
+    planned_ = wanted;
     or_abort(cuda::mla_decode(layout, part, workspace, stream_));
   }
 }

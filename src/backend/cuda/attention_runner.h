@@ -26,6 +26,8 @@ class AttentionRunner {
   void mla_prefill(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                    const KvLayer& kv, const WeightStack& k_up, const WeightStack& v_up, const Tensor& out,
                    const Tensor& lse);
+  // Lengths on the device may have changed, or what was planned has not run: the next decode plans anew.
+  void forget_plan() { planned_ = {}; }
   void reserve(const AttentionScratch& scratch, const Backend::Limits& limits);
   std::size_t scratch_bytes() const {
     return workspace_.capacity() + tables_.capacity() + lse_.capacity() + chunk_.capacity() +
@@ -40,10 +42,19 @@ class AttentionRunner {
   // Where log-sum-exps go when the caller does not want them.
   Tensor lse_or_scratch(const Tensor& lse, std::int64_t tokens, std::int64_t heads);
 
+  // What the plan in the workspace was made from. All layers of a step share it.
+  struct Planned {
+    MlaDecodeShape shape;
+    const std::int32_t* query_rows = nullptr;
+    const void* workspace = nullptr;
+    bool operator==(const Planned&) const = default;
+  };
+
   cudaStream_t stream_;
   StreamWait& wait_;
   DeviceTraits traits_;
   bool batch_invariant_;
+  Planned planned_;
   GrowingScratch workspace_;  // of mla_decode
   GrowingScratch tables_;     // block tables, one row a token
   GrowingScratch lse_;

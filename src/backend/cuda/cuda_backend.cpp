@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/argmax.h"
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_runner.h"
 #include "backend/cuda/device.h"
@@ -47,10 +48,11 @@ void check_f32(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
 
 class GraphRecording final : public Recording {
  public:
-  GraphRecording(GraphExec graph, cudaStream_t stream, StreamWait& wait)
-      : graph_(std::move(graph)), stream_(stream), wait_(wait) {}
+  GraphRecording(GraphExec graph, cudaStream_t stream, StreamWait& wait, AttentionRunner& attention)
+      : graph_(std::move(graph)), stream_(stream), wait_(wait), attention_(attention) {}
   void replay() override {
     wait_.replayed();
+    attention_.forget_plan();  // the recording makes its own, in the same workspace
     TS_CUDA(cudaGraphLaunch(graph_.get(), stream_));
   }
 
@@ -58,6 +60,7 @@ class GraphRecording final : public Recording {
   GraphExec graph_;
   cudaStream_t stream_;
   StreamWait& wait_;
+  AttentionRunner& attention_;
 };
 
 class CudaBackend final : public Backend {
@@ -133,6 +136,7 @@ class CudaBackend final : public Backend {
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
     if (bytes == 0) return;
     enter();
+    attention_.forget_plan();
     TS_CUDA(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.get()));
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
@@ -147,14 +151,16 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
     enter();
+    attention_.forget_plan();
     TS_CUDA(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
     work();
+    attention_.forget_plan();
     cudaGraph_t captured = nullptr;
     TS_CUDA(cudaStreamEndCapture(stream_.get(), &captured));
     const Graph graph(captured);
     cudaGraphExec_t executable = nullptr;
     TS_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));
-    return std::make_unique<GraphRecording>(GraphExec(executable), stream_.get(), wait_);
+    return std::make_unique<GraphRecording>(GraphExec(executable), stream_.get(), wait_, attention_);
   }
 
   void embed(const std::int32_t* ids, const Weight& table, std::int64_t first, const Tensor& out) override {
@@ -200,6 +206,14 @@ class CudaBackend final : public Backend {
     enter();
     run_linear_heads(x, x_head_stride, tiled(weight), out, out_head_stride, choice(), stream_.get());
   }
+  void gated_linear(const Tensor& x, const Weight& weight, const Tensor& scratch,
+                    const Tensor& out) override {
+    check_activation(x, x.rows, weight.in);
+    check_activation(out, x.rows, weight.out / 2);
+    enter();
+    if (!run_gated_linear(x, tiled(weight), out, choice(), stream_.get()))
+      Backend::gated_linear(x, weight, scratch, out);
+  }
   void silu_mul(const Tensor& gate_up, const Tensor& out) override {
     check_activation(gate_up, out.rows, 2 * out.cols);
     check_activation(out, out.rows, out.cols);
@@ -233,6 +247,17 @@ class CudaBackend final : public Backend {
     check_activation(rope_key, batch.tokens, kv.shape.rope);
     enter();
     launch_write_kv(latent, rope_key, batch, kv, stream_.get());
+  }
+  void store_mla(const MlaRows& rows, const VectorWeight& latent_norm, float eps, const RopeTable& table,
+                 const AttentionBatch& batch, const KvLayer& kv) override {
+    check_activation(rows.latent, batch.tokens, kv.shape.latent);
+    check_activation(rows.rope_key, batch.tokens, kv.shape.rope);
+    check_activation(rows.q_rope, batch.tokens * rows.heads, 2 * table.pairs);
+    check_activation(rows.q_rotated, batch.tokens * rows.heads, 2 * table.pairs);
+    TS_CHECK(kv.shape.rope == 2 * table.pairs && latent_norm.size == kv.shape.latent, kv.shape.rope,
+             table.pairs, latent_norm.size, kv.shape.latent);
+    enter();
+    launch_store_mla(rows, latent_norm, eps, table, batch, kv, stream_.get());
   }
   void mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                   const KvLayer& kv, const Tensor& out, const Tensor& lse) override {
@@ -328,8 +353,7 @@ class CudaBackend final : public Backend {
                  .gate_up = tiled(gate_up),
                  .down = tiled(down),
                  .out = out},
-                experts_.at_least(bytes), bytes,
-                {.batch_invariant = options_.batch_invariant, .kernels_overlap = traits_.capability >= 90},
+                experts_.at_least(bytes), bytes, {.batch_invariant = options_.batch_invariant},
                 stream_.get());
   }
 
@@ -348,6 +372,19 @@ class CudaBackend final : public Backend {
     sampler_.score(logits, targets, top, results);
   }
 
+  void argmax_shard(const Tensor& logits, std::int32_t first_token, BestLogit* best) override {
+    check_f32(logits, logits.rows, logits.cols);
+    if (logits.rows == 0) return;
+    enter();
+    launch_argmax(logits, first_token, best, argmax_.at_least(kArgmaxScratchBytes), stream_.get());
+  }
+  void merge_argmax(const BestLogit* shards, std::int64_t ranks, std::int64_t rows,
+                    const std::int32_t* id_map, std::int32_t* tokens) override {
+    if (rows == 0) return;
+    enter();
+    launch_merge_argmax(shards, ranks, rows, id_map, tokens, stream_.get());
+  }
+
   std::size_t reserve(const Limits& limits) override {
     enter();
     weights_.forget_staging();  // loading is over
@@ -356,7 +393,10 @@ class CudaBackend final : public Backend {
         {.device = traits_, .activation = activation_dtype(), .batch_invariant = options_.batch_invariant});
     if (limits.heads > 0) attention_.reserve(scratch.attention, limits);
     if (limits.top_k > 0) experts_.at_least(scratch.experts);
-    if (limits.vocab > 0) sampler_.reserve(limits.vocab, limits.kv_tokens);
+    if (limits.vocab > 0) {
+      sampler_.reserve(limits.vocab, limits.kv_tokens);
+      argmax_.at_least(scratch.argmax);
+    }
     return scratch_bytes();
   }
   DeviceMemory held() const override {
@@ -369,7 +409,7 @@ class CudaBackend final : public Backend {
   // Threads other than the one that made the back-end may drive it.
   void enter() const { TS_CUDA(cudaSetDevice(options_.device)); }
   std::size_t scratch_bytes() const {
-    return attention_.scratch_bytes() + experts_.capacity() + sampler_.scratch_bytes();
+    return attention_.scratch_bytes() + experts_.capacity() + argmax_.capacity() + sampler_.scratch_bytes();
   }
   template <class W>
   W count_weight(W weight) {
@@ -400,6 +440,7 @@ class CudaBackend final : public Backend {
   WeightStore weights_;
   AttentionRunner attention_;
   GrowingScratch experts_;
+  GrowingScratch argmax_;
   Sampler sampler_;
 };
 

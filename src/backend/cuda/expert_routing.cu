@@ -3,6 +3,7 @@
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/device.h"
 #include "backend/cuda/experts.h"
+#include "backend/cuda/overlap.cuh"
 #include "backend/cuda/sample_row.cuh"
 #include "base/check.h"
 
@@ -74,6 +75,7 @@ __global__ void route_kernel(Rows<const float> logits, const float* bias, Routin
   const float* logit = logits.row(token);
   float score[kPer];
   std::uint32_t order[kPer];  // of the choice; 0: none, or taken
+  wait_for_previous();
 #pragma unroll
   for (int j = 0; j < kPer; ++j) {
     const int e = lane + 32 * j;
@@ -146,9 +148,9 @@ void launch_route_experts(const Tensor& logits, const float* bias, const Routing
            logits.cols, kMostExperts, rule.groups, kMostGroups, rule.top_k);
   const auto run = [&](auto kernel) {
     const std::size_t shared = rule.top_groups < rule.groups ? static_cast<std::size_t>(logits.cols) * 4 : 0;
-    kernel<<<static_cast<unsigned>(logits.rows), 32, shared, stream>>>(
-        rows_of<const float>(logits), bias, rule, static_cast<int>(logits.cols), rows_of<std::int32_t>(ids),
-        rows_of<float>(weights));
+    launch_early(kernel, {static_cast<unsigned>(logits.rows), 32, shared}, stream,
+                 rows_of<const float>(logits), bias, rule, static_cast<int>(logits.cols),
+                 rows_of<std::int32_t>(ids), rows_of<float>(weights));
   };
   if (logits.cols <= 128) {
     run(route_kernel<4>);
@@ -157,7 +159,6 @@ void launch_route_experts(const Tensor& logits, const float* bias, const Routing
   } else {
     run(route_kernel<32>);
   }
-  TS_CUDA(cudaGetLastError());
 }
 
 }  // namespace tessera::cuda

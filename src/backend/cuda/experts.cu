@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kSortThreads)
   __shared__ int warp_sums[kSortThreads / 32];
   const int thread = static_cast<int>(threadIdx.x);
   const int pairs = tokens * top_k;
+  wait_for_previous();
   if (thread < experts) count[thread] = 0;
   __syncthreads();
   const auto expert_of = [&](int pair) { return ids.row(pair / top_k)[pair % top_k] - first_expert; };
@@ -149,16 +150,15 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, const Ex
     gate_up.same_x = true;
   } else {
     gate_up.item_limit = down.item_limit = static_cast<std::int32_t>(item_limit(pairs, experts, item_rows));
-    sort_kernel<<<1, kSortThreads, 0, stream>>>(
-        rows_of<const std::int32_t>(call.ids), static_cast<int>(tokens), static_cast<int>(top_k),
-        static_cast<int>(call.first_expert), static_cast<int>(experts), item_rows, s);
-    TS_CUDA(cudaGetLastError());
+    launch_early(sort_kernel, {1, kSortThreads}, stream, rows_of<const std::int32_t>(call.ids),
+                 static_cast<int>(tokens), static_cast<int>(top_k), static_cast<int>(call.first_expert),
+                 static_cast<int>(experts), item_rows, s);
   }
   if (many) {
     launch_product_many(gate_up, stream);
     launch_product_many(down, stream);
   } else if (tile) {
-    down.starts_early = options.kernels_overlap;
+    gate_up.waits_first = true;
     launch_product_few(gate_up, few_rows, stream);
     launch_product_few(down, few_rows, stream);
   } else {
@@ -178,15 +178,8 @@ void run_slice(const ExpertCall& call, void* memory, std::size_t bytes, const Ex
     const auto shares = rows_of<const float>(call.weights);
     const auto out = rows_of<T>(call.out);
     const auto first = static_cast<int>(call.first_expert);
-    if (tile && !many && options.kernels_overlap) {
-      launch_early(combine_kernel<T>, grid, kCombineThreads, stream, parts, place, ids, first,
-                   static_cast<int>(experts), shares, static_cast<int>(top_k), out, call.out.cols);
-    } else {
-      combine_kernel<T><<<grid, kCombineThreads, 0, stream>>>(parts, place, ids, first,
-                                                              static_cast<int>(experts), shares,
-                                                              static_cast<int>(top_k), out, call.out.cols);
-    }
-    TS_CUDA(cudaGetLastError());
+    launch_early(combine_kernel<T>, {grid, kCombineThreads}, stream, parts, place, ids, first,
+                 static_cast<int>(experts), shares, static_cast<int>(top_k), out, call.out.cols);
   });
 }
 

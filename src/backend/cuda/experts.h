@@ -38,7 +38,6 @@ struct ExpertCall {
 };
 struct ExpertOptions {
   bool batch_invariant = false;  // always the form whose sums do not depend on the number of tokens
-  bool kernels_overlap = false;  // compute capability 9.0 and newer
 };
 void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes,
                  const ExpertOptions& options, cudaStream_t stream);

@@ -19,6 +19,7 @@
 // and values by scaling the token's probability.
 // Shared memory stays under 99 KB, all that a block may have on sm_86, sm_89 and sm_120.
 #include "backend/cuda/mla_portable_rows.cuh"
+#include "backend/cuda/overlap.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -473,10 +474,7 @@ struct Block {
 template <class Rows, int kM>
 __global__ void __launch_bounds__(256, kM == 1 ? 2 : 1) decode_kernel(const __grid_constant__ MlaArgs args) {
   extern __shared__ __align__(128) unsigned char shared[];
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+  wait_for_previous();
   const Block<Rows, kM> block{args, shared, static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))};
   block.run(static_cast<std::int32_t>(blockIdx.y),
             static_cast<std::int32_t>(blockIdx.x) * Config<Rows, kM>::kQueryRows);
@@ -488,8 +486,7 @@ void launch(const MlaDecodeLayout& layout, const MlaArgs& args, cudaStream_t str
   TS_CUDA(cudaFuncSetAttribute(decode_kernel<Rows, kM>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                C::kSharedBytes));
   const dim3 grid(static_cast<unsigned>(layout.row_tiles), static_cast<unsigned>(layout.parts));
-  decode_kernel<Rows, kM><<<grid, C::kThreads, C::kSharedBytes, stream>>>(args);
-  TS_CUDA(cudaGetLastError());
+  launch_early(decode_kernel<Rows, kM>, {grid, C::kThreads, C::kSharedBytes}, stream, args);
 }
 
 template <class Rows>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cuda/mla_consume_sm90.cuh"
+#include "backend/cuda/overlap.cuh"
 
 namespace tessera::cuda::sm90 {
 
@@ -78,9 +79,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     barrier_init_done();
   }
   __syncthreads();
-  asm volatile("griddepcontrol.wait;" ::
-                   : "memory");  // the plan, the queries, the rows written by earlier kernels
-  asm volatile("griddepcontrol.launch_dependents;");  // the merge waits for the end of this grid by itself
+  wait_for_previous();  // for the plan, the queries, the rows written by earlier kernels
 
   const int group =
       __shfl_sync(~0U, threadIdx.x / 128, 0);  // tells the compiler that warps do not diverge here

@@ -19,8 +19,7 @@ void launch(const MlaDecodeLayout& layout, const MlaArgs& args, std::int32_t blo
                                        .outer = blocks,
                                        .chunks = Config::kChunks});
   const dim3 grid(static_cast<unsigned>(layout.row_tiles), static_cast<unsigned>(layout.parts));
-  kernel<<<grid, Config::kThreads, Config::kSharedBytes, stream>>>(args, q_map, kv_map);
-  TS_CUDA(cudaGetLastError());
+  launch_early(kernel, {grid, Config::kThreads, Config::kSharedBytes}, stream, args, q_map, kv_map);
 }
 
 }  // namespace tessera::cuda::sm90

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "backend/cuda/mla_kernel.h"
+#include "backend/cuda/overlap.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -94,9 +95,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksAMultiprocess
     merge_kernel(MlaArgs args, MlaPlanRule rule) {
   __shared__ float weights[Config::kMaxPieces];
   __shared__ float4 chains[Config::kChains][32];
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  wait_for_previous();
   const int rows = args.q_tokens * args.heads;  // a sequence
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
@@ -165,19 +164,9 @@ void launch_mla_merge(const MlaDecodeLayout& layout, const MlaArgs& args, cudaSt
                          .overhead = layout.piece_overhead,
                          .split_cost = layout.split_cost,
                          .fixed_tiles = layout.shape.fixed_split_tiles};
-  // The launch may start while the attention kernel drains; griddepcontrol.wait holds it until that has
-  // finished.
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(
-      std::min<std::int64_t>(items, std::int64_t{layout.multiprocessors} * Config::kBlocksAMultiprocessor)));
-  config.blockDim = dim3(Config::kThreads);
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = layout.merge_overlaps ? 1 : 0;
-  TS_CUDA(cudaLaunchKernelEx(&config, merge_kernel, args, rule));
+  const auto blocks = static_cast<unsigned>(
+      std::min<std::int64_t>(items, std::int64_t{layout.multiprocessors} * Config::kBlocksAMultiprocessor));
+  launch_early(merge_kernel, {blocks, Config::kThreads}, stream, args, rule);
 }
 
 }  // namespace tessera::cuda

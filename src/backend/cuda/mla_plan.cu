@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "backend/cuda/mla_kernel.h"
+#include "backend/cuda/overlap.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -68,6 +69,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   const int begin = min(thread * each, rule.seqs);
   const int end = min(begin + each, rule.seqs);
   if (thread == 0) dearest_whole = dearest_equal = 0;
+  wait_for_previous();
 
   std::int32_t cost = 0;
   for (int seq = begin; seq < end; ++seq) {
@@ -140,9 +142,8 @@ void launch_mla_plan(const MlaDecodeLayout& layout, const MlaDecodeLengths& leng
     TS_CUDA(cudaFuncSetAttribute(plan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared)));
   }
-  plan_kernel<<<1, Config::kThreads, shared, stream>>>(rule, lengths.kv_rows, lengths.query_rows,
-                                                       layout.shape.q_tokens, parts, seqs, split);
-  TS_CUDA(cudaGetLastError());
+  launch_early(plan_kernel, {1, Config::kThreads, shared}, stream, rule, lengths.kv_rows, lengths.query_rows,
+               layout.shape.q_tokens, parts, seqs, split);
 }
 
 }  // namespace tessera::cuda

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/mla_swapped_score.cuh"
 #include "backend/cuda/mla_swapped_values.cuh"
+#include "backend/cuda/overlap.cuh"
 
 namespace tessera::cuda::sm90 {
 
@@ -67,9 +68,7 @@ __global__ void __launch_bounds__(SwappedConfig<Rows, kN>::kThreads, 1)
     barrier_init_done();
   }
   __syncthreads();
-  asm volatile("griddepcontrol.wait;" ::
-                   : "memory");  // the plan, the queries, the rows written by earlier kernels
-  asm volatile("griddepcontrol.launch_dependents;");  // the merge waits for the end of this grid by itself
+  wait_for_previous();  // for the plan, the queries, the rows written by earlier kernels
 
   const int group =
       __shfl_sync(~0U, threadIdx.x / 128, 0);  // tells the compiler that warps do not diverge here

@@ -37,8 +37,7 @@ void launch_swapped(const MlaDecodeLayout& layout, const MlaArgs& args, std::int
     scale_map = map_rows(rows);
   }
   const dim3 grid(static_cast<unsigned>(layout.row_tiles), static_cast<unsigned>(layout.parts));
-  kernel<<<grid, C::kThreads, C::kSharedBytes, stream>>>(args, kv_map, rope_map, scale_map);
-  TS_CUDA(cudaGetLastError());
+  launch_early(kernel, {grid, C::kThreads, C::kSharedBytes}, stream, args, kv_map, rope_map, scale_map);
 }
 
 // The narrowest tile that the layout names.

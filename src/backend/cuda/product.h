@@ -38,9 +38,10 @@ struct Product {
   const std::int32_t* ids = nullptr;  // [item_limit] experts
   std::int32_t first_expert = 0;
   bool same_x = false;  // every item meets row 0 of x
-  // Start while the kernel before still runs, and load weights until it has ended: x is its result, and
-  // everything else was there before it began. Needs compute capability 9.0. few only.
-  bool starts_early = false;
+  // The list or the ids may be the work of the kernel right before this one. False where the kernel before is
+  // a product over the same list, which has waited for them: then weights are loaded while it drains. few
+  // only.
+  bool waits_first = false;
 };
 
 enum class ProductForm : std::uint8_t { kFew, kMany, kAny };

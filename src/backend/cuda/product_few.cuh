@@ -1,9 +1,11 @@
 // A product with few rows of x. A block owns 16 x kTiles rows of W and up to 8 x kXTiles rows of x; its warps
-// share the columns and add their sums in order at the end. Weights go from memory to registers, one load
-// ahead; x comes from the L1 cache.
+// share the columns and add their sums in order at the end. Weights pass through shared memory, where each
+// lane has a queue of its own of kAhead loads, so that many are under way without registers for them, the
+// first before the kernel before has ended. x comes from the L1 cache.
 #pragma once
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/overlap.cuh"
 #include "backend/cuda/product.h"
 #include "backend/cuda/weight_fragment.cuh"
 #include "base/check.h"
@@ -11,31 +13,6 @@
 namespace tessera::cuda {
 
 __device__ __forceinline__ float silu(float x) { return x / (1.0F + expf(-x)); }
-
-// Until the kernel before this one has ended and its results are seen; then the next one may start early.
-// Nothing where kernels do not overlap.
-__device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-// Launches with one block's worth of overlap with the kernel before.
-template <class... Parameters, class... Arguments>
-void launch_early(void (*kernel)(Parameters...), dim3 grid, unsigned threads, cudaStream_t stream,
-                  const Arguments&... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  TS_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
-}
 
 // Which rows of x a block has, from its list or from its place in the grid.
 __device__ __forceinline__ bool find_item(const Product& p, int x_tile, ProductItem& item) {
@@ -70,7 +47,7 @@ __device__ __forceinline__ void store_y(const Product& p, const ProductItem& ite
   }
 }
 
-template <WeightFormat F, int kXTiles, int kTiles, int kWarps>
+template <WeightFormat F, int kXTiles, int kTiles, int kWarps, int kAhead>
 __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
     product_few_kernel(const __grid_constant__ Product p) {
   using Fragment = WeightFragment<F>;
@@ -78,6 +55,8 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
   constexpr int kRows = 16 * kTiles;
   __shared__ float parts[kWarps][kXRows][kRows + 1];
   ProductItem item;
+  // What experts were chosen is the work of the kernels before, unless one of theirs is waited for already.
+  if (p.waits_first) wait_for_previous();
   if (!find_item(p, kXRows, item)) return;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -95,11 +74,21 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
 
   const int loads = p.weight.padded_in / Fragment::kCols;
   constexpr int kSteps = Fragment::kCols / 32;
-  Fragment next[kTiles];
-  if (warp < loads) {
+  constexpr int kLoadBytes = kTiles * Fragment::kStageBytes;
+  extern __shared__ __align__(16) unsigned char queues[];  // [warps][kAhead][kTiles]
+  unsigned char* const queue = queues + warp * kAhead * kLoadBytes;
+  const auto fetch = [&](int load, int place) {
+    if (load < loads) {
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i) next[i].load(rows[i], std::int64_t{warp} * Fragment::kCols);
-  }
+      for (int i = 0; i < kTiles; ++i) {
+        Fragment::fetch(queue + place * kLoadBytes + i * Fragment::kStageBytes, rows[i],
+                        std::int64_t{load} * Fragment::kCols, lane);
+      }
+    }
+    close_fetches();
+  };
+#pragma unroll
+  for (int a = 0; a < kAhead; ++a) fetch(warp + a * kWarps, a);
   // This lane's part of its rows. A row that is not there is the last one again; its result is not kept.
   // Columns past the end meet weights of 0, and are read as the last ones.
   const bf16* x[kXTiles];
@@ -109,7 +98,7 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
     x[n] = static_cast<const bf16*>(p.x) + item.matrix * p.x_matrix_stride + x_row_of(p, row) * p.x_stride;
   }
   const int last_col = p.weight.in - 8;
-  wait_for_previous();
+  if (!p.waits_first) wait_for_previous();
 
   float sum[kTiles][kXTiles][4] = {};
   const auto load_x = [&](int load, int j, int n) {
@@ -119,15 +108,15 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
   uint4 ahead[kXTiles];  // of the next 32 columns
 #pragma unroll
   for (int n = 0; n < kXTiles; ++n) ahead[n] = load_x(warp, 0, n);
+  int place = 0;
 #pragma unroll 1
   for (int load = warp; load < loads; load += kWarps) {
+    wait_for_fetches<kAhead - 1>();
+    __syncwarp();
     Fragment now[kTiles];
 #pragma unroll
-    for (int i = 0; i < kTiles; ++i) now[i] = next[i];
-    if (load + kWarps < loads) {
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) next[i].load(rows[i], std::int64_t{load + kWarps} * Fragment::kCols);
-    }
+    for (int i = 0; i < kTiles; ++i)
+      now[i].take(queue + place * kLoadBytes + i * Fragment::kStageBytes, lane);
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
       uint4 value[kXTiles];
@@ -138,15 +127,19 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
       }
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
-        std::uint32_t a[2][4];
-        now[i].unpack(j, a);
+        std::uint32_t w[2][4];
+        now[i].unpack(j, w);
 #pragma unroll
         for (int n = 0; n < kXTiles; ++n) {
-          multiply_32<Fragment>(sum[i][n], a, value[n], now[i].low_scale(j), now[i].high_scale(j));
+          multiply_32<Fragment>(sum[i][n], w, value[n], now[i].low_scale(j), now[i].high_scale(j));
         }
       }
     }
+    __syncwarp();  // all lanes have taken theirs: its place is free
+    fetch(load + kAhead * kWarps, place);
+    place = place + 1 < kAhead ? place + 1 : 0;
   }
+  wait_for_fetches<0>();
 
   const int g = lane / 4;
   const int t = lane % 4;
@@ -177,39 +170,57 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
   }
 }
 
+// Loads in a warp's queue. More would cover more of memory's latency, and leave the L1 cache no room for x.
+template <WeightFormat F>
+inline constexpr int kLoadsAhead = F == WeightFormat::kInt4Group32 ? 3 : 2;
+
+template <WeightFormat F, int kXTiles, int kTiles, int kWarps>
+void launch_few_form(const Product& p, dim3 grid, cudaStream_t stream) {
+  constexpr int kAhead = kTiles == 1 && kXTiles == 1 ? 3 : kLoadsAhead<F>;
+  constexpr int kQueueBytes = kWarps * kAhead * kTiles * WeightFragment<F>::kStageBytes;
+  const auto kernel = product_few_kernel<F, kXTiles, kTiles, kWarps, kAhead>;
+  constexpr int kSumBytes = kWarps * 8 * kXTiles * (16 * kTiles + 1) * 4;
+  if constexpr (kQueueBytes + kSumBytes > 48 * 1024) {
+    TS_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kQueueBytes));
+  }
+  launch_early(kernel, {grid, 32 * kWarps, kQueueBytes}, stream, p);
+}
+
+// Everything about a launch but the rows of x follows from the matrix, and with it the order of sums.
 template <WeightFormat F, int kXTiles>
 void launch_few(const Product& p, cudaStream_t stream) {
-  // Thin matrices: more warps share the columns, so that enough loads are under way.
+  // Thin matrices: smaller tiles, and more warps that share the columns, so that enough loads are under way.
   constexpr std::int64_t kThin = 16384;  // rows of all matrices
+  constexpr std::int64_t kNarrow = 132;  // blocks: one for each multiprocessor of an H200
   const bool listed = p.items != nullptr || p.ids != nullptr;
-  const std::int64_t matrices = listed ? p.item_limit : p.weight.count;
-  const bool thin = !p.gated && p.weight.out * matrices < kThin;
+  const bool thin = !p.gated && p.weight.out * std::int64_t{p.weight.count} < kThin;
   const std::int64_t rows = p.gated ? p.weight.out / 2 : p.weight.out;
   const int block_rows = p.gated || thin ? 16 : 32;
   dim3 grid(grid_of(rows, block_rows));
+  const std::int64_t blocks = listed ? kNarrow + 1 : std::int64_t{grid.x} * p.weight.count;
+  // Each warp should have some loads, or starting and adding up takes longer than they do.
+  const bool is_short = p.weight.padded_in / WeightFragment<F>::kCols < 32;
   if (listed) {
     grid.y = static_cast<unsigned>(p.item_limit);
   } else {
     grid.y = grid_of(p.rows, 8 * kXTiles);
     grid.z = static_cast<unsigned>(p.weight.count);
   }
-  // Each warp should have some loads, or starting and adding up takes longer than they do.
-  const bool is_short = p.weight.padded_in / WeightFragment<F>::kCols < 32;
-  const auto run = [&](auto kernel, unsigned threads) {
-    if (p.starts_early) {
-      launch_early(kernel, grid, threads, stream, p);
+  if (blocks <= kNarrow && !is_short && (thin || p.gated)) {
+    if constexpr (kXTiles > 2) {
+      launch_few<F, 2>(p, stream);  // sixteen warps leave neither registers nor shared memory for more
+    } else if (thin) {
+      launch_few_form<F, kXTiles, 1, 16>(p, grid, stream);
     } else {
-      kernel<<<grid, threads, 0, stream>>>(p);
+      launch_few_form<F, kXTiles, 2, 16>(p, grid, stream);
     }
-  };
-  if (thin) {
-    run(product_few_kernel<F, kXTiles, 1, 8>, 256);
+  } else if (thin) {
+    launch_few_form<F, kXTiles, 1, 8>(p, grid, stream);
   } else if (is_short) {
-    run(product_few_kernel<F, kXTiles, 2, 2>, 64);
+    launch_few_form<F, kXTiles, 2, 2>(p, grid, stream);
   } else {
-    run(product_few_kernel<F, kXTiles, 2, 4>, 128);
+    launch_few_form<F, kXTiles, 2, 4>(p, grid, stream);
   }
-  TS_CUDA(cudaGetLastError());
 }
 
 template <WeightFormat F>

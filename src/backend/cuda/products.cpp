@@ -18,6 +18,17 @@ TiledWeight as_one(const TiledWeight& w, std::int64_t x_head_stride, std::int64_
   return one;
 }
 
+void launch_tiled(const Product& product, const ProductChoice& choice, cudaStream_t stream) {
+  const TiledWeight& w = product.weight;
+  const std::int64_t rows = product.rows;
+  const std::int64_t many_blocks = (w.out + 255) / 256 * w.count * ((rows + kManyRows - 1) / kManyRows);
+  // A block of the many-row form fills a multiprocessor; with fewer blocks than those, streaming is faster.
+  if (rows > kFewRows && !choice.batch_invariant && many_blocks >= choice.multiprocessors * 3 / 4) {
+    return launch_product_many(product, stream);
+  }
+  launch_product_few(product, rows <= 8 ? 8 : rows <= 16 ? 16 : 32, stream);
+}
+
 }  // namespace
 
 void run_linear_heads(const Tensor& x, std::int64_t x_head_stride, const TiledWeight& weight,
@@ -36,12 +47,24 @@ void run_linear_heads(const Tensor& x, std::int64_t x_head_stride, const TiledWe
                         .y_dtype = out.dtype,
                         .rows = static_cast<std::int32_t>(x.rows)};
   if (!can_tile(product)) return launch_product_any(product, stream);
-  const std::int64_t many_blocks = (w.out + 255) / 256 * w.count * ((x.rows + kManyRows - 1) / kManyRows);
-  // A block of the many-row form fills a multiprocessor; with fewer blocks than those, streaming is faster.
-  if (x.rows > kFewRows && !choice.batch_invariant && many_blocks >= choice.multiprocessors * 3 / 4) {
-    return launch_product_many(product, stream);
-  }
-  launch_product_few(product, x.rows <= 8 ? 8 : x.rows <= 16 ? 16 : 32, stream);
+  launch_tiled(product, choice, stream);
+}
+
+bool run_gated_linear(const Tensor& x, const TiledWeight& weight, const Tensor& out,
+                      const ProductChoice& choice, cudaStream_t stream) {
+  const Product product{.weight = weight,
+                        .x = x.data,
+                        .x_stride = x.stride,
+                        .y = out.data,
+                        .y_stride = out.stride,
+                        .x_dtype = x.dtype,
+                        .y_dtype = out.dtype,
+                        .rows = static_cast<std::int32_t>(x.rows),
+                        .gated = true};
+  if (x.rows == 0) return true;
+  if (!can_tile(product)) return false;
+  launch_tiled(product, choice, stream);
+  return true;
 }
 
 }  // namespace tessera::cuda

@@ -20,4 +20,9 @@ void run_linear_heads(const Tensor& x, std::int64_t x_head_stride, const TiledWe
                       const Tensor& out, std::int64_t out_head_stride, const ProductChoice& choice,
                       cudaStream_t stream);
 
+// out = silu(gate x) * (up x) for weight = [gate; up]. False, and nothing done, where the shape has no such
+// form.
+bool run_gated_linear(const Tensor& x, const TiledWeight& weight, const Tensor& out,
+                      const ProductChoice& choice, cudaStream_t stream);
+
 }  // namespace tessera::cuda

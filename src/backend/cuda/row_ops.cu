@@ -1,5 +1,6 @@
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/device.h"
+#include "backend/cuda/overlap.cuh"
 #include "backend/cuda/row_ops.h"
 #include "base/check.h"
 
@@ -11,6 +12,7 @@ constexpr int kThreads = 256;
 template <class T>
 __global__ void embed_kernel(const std::int32_t* ids, TiledWeight table, std::int64_t first, Rows<T> out,
                              std::int64_t cols) {
+  wait_for_previous();
   const std::int64_t t = blockIdx.y;
   const std::int64_t col = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (col >= cols) return;
@@ -32,6 +34,7 @@ __global__ void rms_norm_kernel(Rows<T> residual, Rows<T> delta, const float* we
   const T* d = kAdd ? delta.row(blockIdx.x) : nullptr;
   float kept[kKept];
   float sum = 0;
+  wait_for_previous();
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
     const std::int64_t col = std::int64_t{i} * kThreads + threadIdx.x;
@@ -67,6 +70,12 @@ __global__ void rms_norm_eights_kernel(Rows<bf16> residual, Rows<bf16> delta, co
   const int col = static_cast<int>(threadIdx.x) * 8;
   const bool inside = col < cols;
   float value[8] = {};
+  float4 w[2] = {};
+  if (inside) {
+    w[0] = __ldg(reinterpret_cast<const float4*>(weight + col));
+    w[1] = __ldg(reinterpret_cast<const float4*>(weight + col + 4));
+  }
+  wait_for_previous();
   if (inside) {
     auto* at = reinterpret_cast<uint4*>(residual.row(blockIdx.x) + col);
     uint4 packed = *at;
@@ -89,11 +98,6 @@ __global__ void rms_norm_eights_kernel(Rows<bf16> residual, Rows<bf16> delta, co
       value[2 * i + 1] = pair.y;
     }
   }
-  float4 w[2] = {};
-  if (inside) {
-    w[0] = __ldg(reinterpret_cast<const float4*>(weight + col));
-    w[1] = __ldg(reinterpret_cast<const float4*>(weight + col + 4));
-  }
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum += value[i] * value[i];
@@ -115,6 +119,7 @@ __global__ void rms_norm_eights_kernel(Rows<bf16> residual, Rows<bf16> delta, co
 
 template <class T>
 __global__ void add_kernel(Rows<T> x, Rows<T> y, Rows<T> out, std::int64_t cols) {
+  wait_for_previous();
   const std::int64_t col = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::int64_t row = blockIdx.y;
   if (col < cols) out.row(row)[col] = narrow<T>(widen(x.row(row)[col]) + widen(y.row(row)[col]));
@@ -122,6 +127,7 @@ __global__ void add_kernel(Rows<T> x, Rows<T> y, Rows<T> out, std::int64_t cols)
 
 template <class T>
 __global__ void silu_mul_kernel(Rows<T> gate_up, Rows<T> out, std::int64_t cols) {
+  wait_for_previous();
   const std::int64_t col = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::int64_t row = blockIdx.y;
   if (col >= cols) return;
@@ -133,6 +139,7 @@ __global__ void silu_mul_kernel(Rows<T> gate_up, Rows<T> out, std::int64_t cols)
 template <class Unit>
 __global__ void copy_kernel(Rows<const Unit> x, const std::int32_t* rows, std::int64_t x_rows, Rows<Unit> out,
                             std::int64_t count, std::int64_t cols) {
+  wait_for_previous();
   const std::int64_t col = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (col >= cols) return;
   for (std::int64_t row = blockIdx.y; row < count; row += gridDim.y) {
@@ -145,6 +152,7 @@ template <class T>
 __global__ void rope_kernel(Rows<T> x, std::int64_t heads, std::int64_t head_stride,
                             const std::int32_t* positions, const float* cos, const float* sin,
                             std::int64_t table_positions, std::int64_t pairs, bool interleaved) {
+  wait_for_previous();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= heads * pairs) return;
   const std::int64_t position = positions[blockIdx.y];
@@ -177,9 +185,8 @@ void launch_embed(const std::int32_t* ids, const TiledWeight& table, std::int64_
   with_activation(out.dtype, [&]<class T>(T) {
     in_row_batches(out.rows, [&](std::int64_t row, std::int64_t count) {
       const dim3 grid(grid_of(out.cols, kThreads), static_cast<unsigned>(count));
-      embed_kernel<T><<<grid, kThreads, 0, stream>>>(ids + row, table, first,
-                                                     rows_of<T>(out.row_range(row, count)), out.cols);
-      TS_CUDA(cudaGetLastError());
+      launch_early(embed_kernel<T>, {grid, kThreads}, stream, ids + row, table, first,
+                   rows_of<T>(out.row_range(row, count)), out.cols);
     });
   });
 }
@@ -197,25 +204,23 @@ void launch_rms_norm(const Tensor& residual, const Tensor& delta, const float* w
     const auto cols = static_cast<int>(out.cols);
     const auto rows = static_cast<unsigned>(out.rows);
     if (delta.data != nullptr) {
-      rms_norm_eights_kernel<true><<<rows, threads, 0, stream>>>(
-          rows_of<bf16>(residual), rows_of<bf16>(delta), weight, eps, rows_of<bf16>(out), cols);
+      launch_early(rms_norm_eights_kernel<true>, {rows, threads}, stream, rows_of<bf16>(residual),
+                   rows_of<bf16>(delta), weight, eps, rows_of<bf16>(out), cols);
     } else {
-      rms_norm_eights_kernel<false>
-          <<<rows, threads, 0, stream>>>(rows_of<bf16>(residual), {}, weight, eps, rows_of<bf16>(out), cols);
+      launch_early(rms_norm_eights_kernel<false>, {rows, threads}, stream, rows_of<bf16>(residual), {},
+                   weight, eps, rows_of<bf16>(out), cols);
     }
-    TS_CUDA(cudaGetLastError());
     return;
   }
   with_activation(out.dtype, [&]<class T>(T) {
     const auto grid = static_cast<unsigned>(out.rows);
     if (delta.data != nullptr) {
-      rms_norm_kernel<T, true><<<grid, kThreads, 0, stream>>>(rows_of<T>(residual), rows_of<T>(delta), weight,
-                                                              eps, rows_of<T>(out), out.cols);
+      launch_early(rms_norm_kernel<T, true>, {grid, kThreads}, stream, rows_of<T>(residual),
+                   rows_of<T>(delta), weight, eps, rows_of<T>(out), out.cols);
     } else {
-      rms_norm_kernel<T, false>
-          <<<grid, kThreads, 0, stream>>>(rows_of<T>(residual), {}, weight, eps, rows_of<T>(out), out.cols);
+      launch_early(rms_norm_kernel<T, false>, {grid, kThreads}, stream, rows_of<T>(residual), {}, weight, eps,
+                   rows_of<T>(out), out.cols);
     }
-    TS_CUDA(cudaGetLastError());
   });
 }
 
@@ -223,10 +228,8 @@ void launch_add(const Tensor& x, const Tensor& y, const Tensor& out, cudaStream_
   with_activation(out.dtype, [&]<class T>(T) {
     in_row_batches(out.rows, [&](std::int64_t row, std::int64_t count) {
       const dim3 grid(grid_of(out.cols, kThreads), static_cast<unsigned>(count));
-      add_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<T>(x.row_range(row, count)),
-                                                   rows_of<T>(y.row_range(row, count)),
-                                                   rows_of<T>(out.row_range(row, count)), out.cols);
-      TS_CUDA(cudaGetLastError());
+      launch_early(add_kernel<T>, {grid, kThreads}, stream, rows_of<T>(x.row_range(row, count)),
+                   rows_of<T>(y.row_range(row, count)), rows_of<T>(out.row_range(row, count)), out.cols);
     });
   });
 }
@@ -235,9 +238,8 @@ void launch_silu_mul(const Tensor& gate_up, const Tensor& out, cudaStream_t stre
   with_activation(out.dtype, [&]<class T>(T) {
     in_row_batches(out.rows, [&](std::int64_t row, std::int64_t count) {
       const dim3 grid(grid_of(out.cols, kThreads), static_cast<unsigned>(count));
-      silu_mul_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<T>(gate_up.row_range(row, count)),
-                                                        rows_of<T>(out.row_range(row, count)), out.cols);
-      TS_CUDA(cudaGetLastError());
+      launch_early(silu_mul_kernel<T>, {grid, kThreads}, stream, rows_of<T>(gate_up.row_range(row, count)),
+                   rows_of<T>(out.row_range(row, count)), out.cols);
     });
   });
 }
@@ -256,10 +258,9 @@ void launch_copy_rows(const Tensor& x, const std::int32_t* rows, const Tensor& o
     const auto units = static_cast<std::int64_t>(sizeof(Unit));
     const std::int64_t cols = out.cols * size / units;
     const dim3 grid(grid_of(cols, kThreads), static_cast<unsigned>(std::min(out.rows, kMostGridRows)));
-    copy_kernel<Unit><<<grid, kThreads, 0, stream>>>(
-        {static_cast<const Unit*>(x.data), x.stride * size / units}, rows, x.rows,
-        {static_cast<Unit*>(out.data), out.stride * size / units}, out.rows, cols);
-    TS_CUDA(cudaGetLastError());
+    launch_early(copy_kernel<Unit>, {grid, kThreads}, stream,
+                 {static_cast<const Unit*>(x.data), x.stride * size / units}, rows, x.rows,
+                 {static_cast<Unit*>(out.data), out.stride * size / units}, out.rows, cols);
   };
   if (fits(16)) {
     run(uint4{});
@@ -278,10 +279,9 @@ void launch_rope(const Tensor& x, std::int64_t heads, std::int64_t head_stride, 
   with_activation(x.dtype, [&]<class T>(T) {
     in_row_batches(x.rows, [&](std::int64_t row, std::int64_t count) {
       const dim3 grid(grid_of(heads * table.pairs, kThreads), static_cast<unsigned>(count));
-      rope_kernel<T><<<grid, kThreads, 0, stream>>>(rows_of<T>(x.row_range(row, count)), heads, head_stride,
-                                                    positions + row, table.cos, table.sin, table.positions,
-                                                    table.pairs, pairs == RopePairs::kInterleaved);
-      TS_CUDA(cudaGetLastError());
+      launch_early(rope_kernel<T>, {grid, kThreads}, stream, rows_of<T>(x.row_range(row, count)), heads,
+                   head_stride, positions + row, table.cos, table.sin, table.positions, table.pairs,
+                   pairs == RopePairs::kInterleaved);
     });
   });
 }

@@ -34,6 +34,27 @@ __device__ __forceinline__ uint4 load_once(const void* address) {  // streamed: 
   return v;
 }
 
+// The same to shared memory, without a register in between: what a thread asks for it can read once its own
+// groups of copies are waited for.
+__device__ __forceinline__ void fetch_16(void* shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global)
+               : "memory");
+}
+template <int kBytes>
+__device__ __forceinline__ void fetch_scale(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global), "n"(kBytes)
+               : "memory");
+}
+__device__ __forceinline__ void close_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kOpen>
+__device__ __forceinline__ void wait_for_fetches() {  // all but the last kOpen groups
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
+
 __device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
@@ -69,6 +90,8 @@ struct WeightRows {
   const unsigned char* high_scale;
 };
 
+// kStageBytes: of one load of a warp in shared memory. fetch() and take() are load() in two halves: between them
+// every lane waits for its copies and then for the other lanes.
 template <WeightFormat F>
 struct WeightFragment;
 
@@ -88,6 +111,29 @@ struct WeightFragment<WeightFormat::kBF16> {
     for (int j = 0; j < 2; ++j) {
       low[j] = load_once(rows.low + (col + 32 * j) * 16);
       high[j] = load_once(rows.high + (col + 32 * j) * 16);
+    }
+  }
+  // A copy is fast where neighbouring lanes ask for neighbouring bytes, and this layout has a lane's own
+  // bytes elsewhere: lane l fetches the l-th 16 of a line and takes the l % 4 * 8 + l / 4-th. Both are free
+  // of bank conflicts where the eighths of row r of eight lie at their number xor 2 r.
+  static __device__ int place_of(int chunk) { return (chunk / 8 * 8 + (chunk % 8 ^ chunk / 8 * 2)) * 16; }
+  static constexpr int kStageBytes = 4 * 512;
+  static __device__ void fetch(unsigned char* stage, const WeightRows& rows, std::int64_t col, int lane) {
+    const int shift =
+        lane * 16 - (lane % 4 * 128 + lane / 4 * 16);  // from this lane's bytes to those it fetches
+    const int place = place_of(lane);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      fetch_16(stage + (2 * j) * 512 + place, rows.low + (col + 32 * j) * 16 + shift);
+      fetch_16(stage + (2 * j + 1) * 512 + place, rows.high + (col + 32 * j) * 16 + shift);
+    }
+  }
+  __device__ void take(const unsigned char* stage, int lane) {
+    const int place = place_of(lane % 4 * 8 + lane / 4);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      low[j] = *reinterpret_cast<const uint4*>(stage + (2 * j) * 512 + place);
+      high[j] = *reinterpret_cast<const uint4*>(stage + (2 * j + 1) * 512 + place);
     }
   }
   __device__ void unpack(int j, std::uint32_t (&a)[2][4]) const {
@@ -123,6 +169,25 @@ struct WeightFragment<WeightFormat::kFp8Block128> {
     scale_low = *reinterpret_cast<const float*>(rows.low_scale + col / 128 * 32);
     scale_high = *reinterpret_cast<const float*>(rows.high_scale + col / 128 * 32);
   }
+  static constexpr int kStageBytes = 4 * 512 + 2 * 128;
+  static __device__ void fetch(unsigned char* stage, const WeightRows& rows, std::int64_t col, int lane) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      fetch_16(stage + (2 * j) * 512 + lane * 16, rows.low + (col + 64 * j) * 8);
+      fetch_16(stage + (2 * j + 1) * 512 + lane * 16, rows.high + (col + 64 * j) * 8);
+    }
+    fetch_scale<4>(stage + 2048 + lane * 4, rows.low_scale + col / 128 * 32);
+    fetch_scale<4>(stage + 2176 + lane * 4, rows.high_scale + col / 128 * 32);
+  }
+  __device__ void take(const unsigned char* stage, int lane) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      low[j] = *reinterpret_cast<const uint4*>(stage + (2 * j) * 512 + lane * 16);
+      high[j] = *reinterpret_cast<const uint4*>(stage + (2 * j + 1) * 512 + lane * 16);
+    }
+    scale_low = *reinterpret_cast<const float*>(stage + 2048 + lane * 4);
+    scale_high = *reinterpret_cast<const float*>(stage + 2176 + lane * 4);
+  }
   __device__ void unpack(int j, std::uint32_t (&a)[2][4]) const {
     const uint4 l = j < 2 ? low[0] : low[1];
     const uint4 h = j < 2 ? high[0] : high[1];
@@ -157,6 +222,19 @@ struct WeightFragment<WeightFormat::kInt4Group32> {
     high = load_once(rows.high + col * 4);
     scales_low = __ldg(reinterpret_cast<const uint2*>(rows.low_scale + col / 128 * 64));
     scales_high = __ldg(reinterpret_cast<const uint2*>(rows.high_scale + col / 128 * 64));
+  }
+  static constexpr int kStageBytes = 2 * 512 + 2 * 256;
+  static __device__ void fetch(unsigned char* stage, const WeightRows& rows, std::int64_t col, int lane) {
+    fetch_16(stage + lane * 16, rows.low + col * 4);
+    fetch_16(stage + 512 + lane * 16, rows.high + col * 4);
+    fetch_scale<8>(stage + 1024 + lane * 8, rows.low_scale + col / 128 * 64);
+    fetch_scale<8>(stage + 1280 + lane * 8, rows.high_scale + col / 128 * 64);
+  }
+  __device__ void take(const unsigned char* stage, int lane) {
+    low = *reinterpret_cast<const uint4*>(stage + lane * 16);
+    high = *reinterpret_cast<const uint4*>(stage + 512 + lane * 16);
+    scales_low = *reinterpret_cast<const uint2*>(stage + 1024 + lane * 8);
+    scales_high = *reinterpret_cast<const uint2*>(stage + 1280 + lane * 8);
   }
   __device__ void unpack(int j, std::uint32_t (&a)[2][4]) const {
     const std::uint32_t l = word_of(low, j);

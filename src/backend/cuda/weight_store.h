@@ -30,7 +30,10 @@ class WeightStore {
   WeightStack stack_of_values(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in,
                               std::span<const float> values);
   Weight matrix(std::span<const HostMatrix> row_parts);
-  void forget_staging() { staging_.reset(); }
+  void forget_staging() {
+    staging_.reset();
+    staging_bytes_ = 0;
+  }
 
  private:
   WeightStack empty(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in) const;

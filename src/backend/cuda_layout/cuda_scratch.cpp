@@ -31,7 +31,10 @@ CudaScratch cuda_scratch(std::span<const Backend::Limits> reserved, const CudaSc
       list_limit = std::max(list_limit, limits.kv_tokens);
     }
   }
-  if (vocab > 0) most.sampler = sampler_layout(vocab, list_limit);
+  if (vocab > 0) {
+    most.sampler = sampler_layout(vocab, list_limit);
+    most.argmax = kArgmaxScratchBytes;
+  }
   return most;
 }
 

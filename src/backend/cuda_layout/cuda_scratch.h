@@ -14,9 +14,10 @@ namespace tessera::cuda {
 struct CudaScratch {
   AttentionScratch attention;
   std::size_t experts = 0;
+  std::size_t argmax = 0;
   SamplerLayout sampler;
 
-  std::size_t sum() const { return attention.sum() + experts + sampler.device_bytes(); }
+  std::size_t sum() const { return attention.sum() + experts + argmax + sampler.device_bytes(); }
 };
 
 struct CudaScratchChoice {

@@ -92,7 +92,6 @@ Result<MlaDecodeLayout> mla_decode_layout(const MlaDecodeShape& shape, const Dev
   layout.parts = shape.parts > 0 ? shape.parts : std::max(blocks / layout.row_tiles, 1);
   layout.parts = std::min(layout.parts, kMaxParts);
   layout.multiprocessors = device.multiprocessors;
-  layout.merge_overlaps = device.capability >= 90;
   // Several row tiles read every KV tile from L2; with bf16 rows the tensor cores are then the bound.
   layout.late = layout.kernel == MlaKernel::kSm90 && layout.row_tiles > 1 && shape.kv == KvFormat::kBF16;
   layout.piece_overhead = 5;

@@ -38,6 +38,7 @@ struct MlaDecodeShape {
   std::int32_t parts = 0;  // thread blocks (times row tiles) to divide the work over; 0: fill the device
   bool fp8_math = false;   // kFp8 on Hopper: round queries and probabilities to e4m3 too, which halves the
                            // cost of products; the error this makes is in docs/reference/mla-decode-h200.md
+  bool operator==(const MlaDecodeShape&) const = default;
 };
 
 // How a shape runs on a device.
@@ -47,11 +48,9 @@ struct MlaDecodeLayout {
   std::int32_t tile_rows = 0;           // query rows (token-major: token * heads + head) of one tile
   std::int32_t row_tiles = 0;           // tiles that cover q_tokens * heads rows of one sequence
   std::int32_t multiprocessors = 0;     // of the device
-  bool merge_overlaps =
-      false;               // the merge may be launched while the attention kernel drains (sm_90 and newer)
-  bool late = false;       // sm90: order of work for tiles that come from L2 (mla_decode_sm90.cuh)
-  std::int32_t parts = 0;  // contiguous ranges of work, each run by row_tiles thread blocks
-  std::int32_t slots = 0;  // partial results that fit the scratch, each q_tokens * heads rows
+  bool late = false;                // sm90: order of work for tiles that come from L2 (mla_decode_sm90.cuh)
+  std::int32_t parts = 0;           // contiguous ranges of work, each run by row_tiles thread blocks
+  std::int32_t slots = 0;           // partial results that fit the scratch, each q_tokens * heads rows
   std::int32_t piece_overhead = 0;  // cost of starting on a sequence, in tiles
   std::int32_t split_cost = 0;      // imbalance, in tiles, that is cheaper than splitting and merging
   std::size_t parts_offset = 0;     // into the workspace, bytes, as all below

@@ -39,6 +39,12 @@ struct ScoredToken {
   std::int32_t rank = 0;
 };
 
+// Greedy choice: how many blocks share a row, rows at a time, and what they leave each other: the best of each
+// piece and a count of arrivals a row.
+inline constexpr std::int32_t kArgmaxPieces = 32;
+inline constexpr std::int64_t kArgmaxRows = 256;
+inline constexpr std::size_t kArgmaxScratchBytes = kArgmaxRows * (kArgmaxPieces * 8 + 4);
+
 inline constexpr std::int64_t kSamplerWave = 64;  // rows at a time
 inline constexpr std::size_t kSamplerAlign = 16;
 inline constexpr std::size_t sampler_aligned(std::size_t bytes) {

@@ -63,6 +63,10 @@ class ForwardingBackend : public Backend {
                     std::int64_t out_head_stride) override {
     inner_->linear_heads(x, x_head_stride, weight, out, out_head_stride);
   }
+  void gated_linear(const Tensor& x, const Weight& weight, const Tensor& scratch,
+                    const Tensor& out) override {
+    inner_->gated_linear(x, weight, scratch, out);
+  }
   void silu_mul(const Tensor& gate_up, const Tensor& out) override { inner_->silu_mul(gate_up, out); }
   void gather_rows(const Tensor& x, const std::int32_t* rows, const Tensor& out) override {
     inner_->gather_rows(x, rows, out);
@@ -76,6 +80,10 @@ class ForwardingBackend : public Backend {
   void write_kv_mla(const Tensor& latent, const Tensor& rope_key, const AttentionBatch& batch,
                     const KvLayer& kv) override {
     inner_->write_kv_mla(latent, rope_key, batch, kv);
+  }
+  void store_mla(const MlaRows& rows, const VectorWeight& latent_norm, float eps, const RopeTable& table,
+                 const AttentionBatch& batch, const KvLayer& kv) override {
+    inner_->store_mla(rows, latent_norm, eps, table, batch, kv);
   }
   void mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                   const KvLayer& kv, const Tensor& out, const Tensor& lse) override {

@@ -66,6 +66,7 @@ void StepMeter::timed(StepPart part, double bytes, double flops, const Call& cal
   synchronise();
   PartCost& cost = costs_[static_cast<std::size_t>(part)];
   cost.us += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count();
+  ++cost.calls;
   cost.bytes += bytes;
   cost.flops += flops;
 }
@@ -118,6 +119,11 @@ void StepMeter::linear_heads(const Tensor& x, std::int64_t x_head_stride, const 
         2 * real(x.rows * weight.count * weight.in * weight.out),
         [&] { inner_->linear_heads(x, x_head_stride, weight, out, out_head_stride); });
 }
+void StepMeter::gated_linear(const Tensor& x, const Weight& weight, const Tensor& scratch,
+                             const Tensor& out) {
+  timed(part_of(weight.data), real(weight.bytes) + bytes_in(x) + bytes_in(out),
+        2 * real(x.rows * weight.in * weight.out), [&] { inner_->gated_linear(x, weight, scratch, out); });
+}
 void StepMeter::silu_mul(const Tensor& gate_up, const Tensor& out) {
   timed(StepPart::kRest, bytes_in(gate_up) + bytes_in(out), 0, [&] { inner_->silu_mul(gate_up, out); });
 }
@@ -142,6 +148,13 @@ void StepMeter::write_kv_gqa(const Tensor& keys, const Tensor& values, const Att
                              const KvLayer& kv) {
   timed(StepPart::kCache, bytes_in(keys) + bytes_in(values) + real(batch.tokens * kv.row_bytes), 0,
         [&] { inner_->write_kv_gqa(keys, values, batch, kv); });
+}
+void StepMeter::store_mla(const MlaRows& rows, const VectorWeight& latent_norm, float eps,
+                          const RopeTable& table, const AttentionBatch& batch, const KvLayer& kv) {
+  timed(StepPart::kCache,
+        2 * bytes_in(rows.latent) + 2 * bytes_in(rows.rope_key) + 2 * bytes_in(rows.q_rope) +
+            real(batch.tokens * kv.row_bytes),
+        0, [&] { inner_->store_mla(rows, latent_norm, eps, table, batch, kv); });
 }
 void StepMeter::mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                            const KvLayer& kv, const Tensor& out, const Tensor& lse) {
@@ -184,6 +197,11 @@ void StepMeter::moe(const Tensor& x, const Tensor& ids, const Tensor& weights, s
 
 void StepMeter::argmax_shard(const Tensor& logits, std::int32_t first_token, BestLogit* best) {
   timed(StepPart::kRest, bytes_in(logits), 0, [&] { inner_->argmax_shard(logits, first_token, best); });
+}
+void StepMeter::merge_argmax(const BestLogit* shards, std::int64_t ranks, std::int64_t rows,
+                             const std::int32_t* id_map, std::int32_t* tokens) {
+  timed(StepPart::kRest, real(ranks * rows) * sizeof(BestLogit), 0,
+        [&] { inner_->merge_argmax(shards, ranks, rows, id_map, tokens); });
 }
 
 }  // namespace tessera::bench

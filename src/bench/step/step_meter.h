@@ -32,6 +32,7 @@ struct PartCost {
   double us = 0;
   double bytes = 0;  // weights, cached rows and activations, each read or written once
   double flops = 0;
+  int calls = 0;
 };
 using StepCosts = std::array<PartCost, kStepParts>;
 
@@ -65,6 +66,7 @@ class StepMeter final : public ForwardingBackend {
   void linear(const Tensor& x, const Weight& weight, const Tensor& out) override;
   void linear_heads(const Tensor& x, std::int64_t x_head_stride, const WeightStack& weight, const Tensor& out,
                     std::int64_t out_head_stride) override;
+  void gated_linear(const Tensor& x, const Weight& weight, const Tensor& scratch, const Tensor& out) override;
   void silu_mul(const Tensor& gate_up, const Tensor& out) override;
   void gather_rows(const Tensor& x, const std::int32_t* rows, const Tensor& out) override;
   void copy(const Tensor& x, const Tensor& out) override;
@@ -72,6 +74,8 @@ class StepMeter final : public ForwardingBackend {
             const RopeTable& table, RopePairs pairs) override;
   void write_kv_mla(const Tensor& latent, const Tensor& rope_key, const AttentionBatch& batch,
                     const KvLayer& kv) override;
+  void store_mla(const MlaRows& rows, const VectorWeight& latent_norm, float eps, const RopeTable& table,
+                 const AttentionBatch& batch, const KvLayer& kv) override;
   void mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                   const KvLayer& kv, const Tensor& out, const Tensor& lse) override;
   void write_kv_gqa(const Tensor& keys, const Tensor& values, const AttentionBatch& batch,
@@ -83,6 +87,8 @@ class StepMeter final : public ForwardingBackend {
   void moe(const Tensor& x, const Tensor& ids, const Tensor& weights, std::int64_t first_expert,
            const WeightStack& gate_up, const WeightStack& down, const Tensor& out) override;
   void argmax_shard(const Tensor& logits, std::int32_t first_token, BestLogit* best) override;
+  void merge_argmax(const BestLogit* shards, std::int64_t ranks, std::int64_t rows,
+                    const std::int32_t* id_map, std::int32_t* tokens) override;
 
  private:
   template <class Call>

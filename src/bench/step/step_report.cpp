@@ -73,7 +73,7 @@ void fill_report(const StepCostOptions& options, const StepCostReport& measured,
   }
   for (const StepCost& step : measured.steps) {
     for (const StepPartCost& part : step.parts) {
-      report.measurements.push_back({.metric = "parts of the step, each waited for",
+      report.measurements.push_back({.metric = "parts of the step",
                                      .unit = "us",
                                      .axes = axes_of(step.shape),
                                      .series = std::string(name_of(part.part)),
