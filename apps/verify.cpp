@@ -59,6 +59,7 @@ ParitySetting setting_of(const ServeFlags& flags, const MemoryPlan& plan) {
           .max_num_seqs = plan.max_num_seqs,
           .prefix_caching = plan.prefix_caching,
           .batch_invariant = plan.batch_invariant,
+          .speculates = !flags.speculative_config.empty(),
           .sums_follow_batch = plan.device == ComputeDevice::kCuda && !plan.batch_invariant};
 }
 

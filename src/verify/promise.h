@@ -31,6 +31,7 @@ struct ParitySetting {
   std::int32_t max_num_seqs = 0;
   bool prefix_caching = true;
   bool batch_invariant = false;
+  bool speculates = false;
   bool sums_follow_batch = false;  // of a device whose results may depend on who shares a step
 };
 std::string describe(const ParitySetting& setting);  // "T=4 D=2 kv=fp8 chunk=128", with what is unusual

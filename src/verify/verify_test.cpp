@@ -65,6 +65,25 @@ TEST(Promise, OfOtherRowFormatsIsTheWiderBound) {
   EXPECT_EQ(promise_of(plain(), bf16).mean_kl, kl_bound_to_f32(KvFormat::kBF16));
 }
 
+TEST(Promise, WhereSumsFollowTheBatchIsABoundUnlessNothingDiffers) {
+  ParitySetting gpu = plain();
+  gpu.kv_format = KvFormat::kBF16;
+  gpu.sums_follow_batch = true;
+  EXPECT_EQ(promise_of(gpu, gpu).level, ParityLevel::kBitEqual);
+  ParitySetting other = gpu;
+  other.speculates = true;
+  EXPECT_EQ(promise_of(gpu, other).level, ParityLevel::kBounded);
+  EXPECT_GT(promise_of(gpu, other).mean_kl, kl_bound_within(KvFormat::kBF16));
+  ParitySetting cpu = gpu;
+  cpu.sums_follow_batch = false;
+  EXPECT_EQ(promise_of(cpu, gpu).level, ParityLevel::kBounded);
+  other.sums_follow_batch = gpu.sums_follow_batch = false;  // --batch-invariant, or the CPU
+  EXPECT_EQ(promise_of(gpu, other).level, ParityLevel::kBitEqual);
+  other.kv_format = KvFormat::kFp8;
+  other.sums_follow_batch = true;
+  EXPECT_GE(promise_of(gpu, other).mean_kl, kl_bound_to_f32(KvFormat::kFp8) / 2);
+}
+
 // --- comparisons
 const std::vector<VerifyPrompt> kPrompts = {{"two", {1, 2}}};
 
