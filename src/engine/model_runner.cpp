@@ -1,6 +1,7 @@
 #include "engine/model_runner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -89,31 +90,36 @@ ModelRunner::ModelRunner(RankDevice device, std::unique_ptr<Model> model, const 
   proposals_.resize(seqs);
 }
 
-ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options) {
-  const std::int64_t tokens = options.max_num_batched_tokens;
-  const std::int64_t seqs = options.max_num_seqs;
+ModelRunner::Inputs::Inputs(Backend& backend, const RunnerOptions& options)
+    : most_tokens_(options.max_num_batched_tokens), most_seqs_(options.max_num_seqs) {
   const std::int64_t max_blocks = (options.max_model_len + options.block_size - 1) / options.block_size;
-  const auto plan = [&](Arena& host, Arena& device) {
-    const auto field = [&]<class T>(Field<T>& f, std::int64_t count) {
-      f.host = static_cast<T*>(host.take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
-      f.device = static_cast<const T*>(device.take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
-    };
-    field(ids, tokens);
-    field(positions, tokens);
-    field(visible_rows, tokens);
-    field(slots, tokens);
-    field(query_start, seqs + 4);  // one run for each form of attention
-  };
   Arena count_host;
   Arena count_device;
-  plan(count_host, count_device);
+  lay_out(count_host, count_device, most_tokens_);
   host_.resize(count_host.peak());
   device_ = backend.allocate(count_device.peak());
-  Arena host(host_.data(), host_.size());
-  Arena device(device_.get(), count_device.peak());
-  plan(host, device);
-  const std::int64_t table_rows = (options.dcp_ranks > 1 ? 2 : 1) * seqs;
+  const std::int64_t table_rows = (options.dcp_ranks > 1 ? 2 : 1) * most_seqs_;
   block_table_ = backend.allocate(static_cast<std::size_t>(table_rows * max_blocks) * sizeof(std::int32_t));
+}
+
+std::size_t ModelRunner::Inputs::lay_out(Arena& host, Arena& device, std::int64_t tokens) {
+  const auto field = [&]<class T>(Field<T>& f, std::int64_t count) {
+    f.host = static_cast<T*>(host.take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
+    f.device = static_cast<const T*>(device.take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
+  };
+  field(ids, tokens);
+  field(positions, tokens);
+  field(visible_rows, tokens);
+  field(slots, tokens);
+  field(query_start, std::min(tokens, most_seqs_) + 4);  // one run for each form of attention
+  return host.peak();
+}
+
+void ModelRunner::Inputs::fit(std::int64_t tokens) {
+  const auto room = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
+  Arena host(host_.data(), host_.size());
+  Arena device(device_.get(), host_.size());
+  used_ = lay_out(host, device, std::min(std::max(room, kLeastRoom), most_tokens_));
 }
 
 void ModelRunner::Inputs::write_table(Backend& backend, const RankView& view, std::int32_t max_blocks,
@@ -217,6 +223,7 @@ void ModelRunner::upload(const StepPlan& plan, const StepRows& rows) {
   TS_CHECK(tokens <= static_cast<std::size_t>(options_.max_num_batched_tokens), tokens,
            options_.max_num_batched_tokens);
   TS_CHECK(rows.work.size() <= slots_.size(), rows.work.size(), slots_.size());
+  inputs_.fit(static_cast<std::int64_t>(tokens));
   const RankView& mine = view(plan);
   TS_CHECK(rows.slots.size() == tokens && rows.visible_rows.size() == tokens, rows.slots.size(), tokens);
   std::ranges::copy(rows.tokens, inputs_.ids.host);

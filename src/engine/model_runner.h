@@ -21,6 +21,7 @@
 #include "model/model.h"
 #include "speculative/draft_trial.h"
 #include "speculative/proposer.h"
+#include "tensor/arena.h"
 
 namespace tessera {
 
@@ -108,10 +109,13 @@ class ModelRunner final : public StepRunner {
   }
   void propose(const StepPlan& plan, const StepRows& step);
 
-  // Step inputs as one packed block: filled on the host, copied to the device at once.
+  // Step inputs as one packed block: filled on the host, copied to the device at once. How they lie depends
+  // on the number of tokens alone, so that a small step is a small copy and equal steps find them in one
+  // place.
   class Inputs {
    public:
     Inputs(Backend& backend, const RunnerOptions& options);
+    void fit(std::int64_t tokens);  // before anything of a step is filled in
     // Where an array lies in both copies.
     template <class T>
     struct Field {
@@ -124,9 +128,15 @@ class ModelRunner final : public StepRunner {
     const std::int32_t* block_table() const { return static_cast<const std::int32_t*>(block_table_.get()); }
     void write_table(Backend& backend, const RankView& view, std::int32_t max_blocks,
                      const TableWrite& write);
-    void copy(Backend& backend) { backend.copy_to_device(device_.get(), host_.data(), host_.size()); }
+    void copy(Backend& backend) { backend.copy_to_device(device_.get(), host_.data(), used_); }
 
    private:
+    static constexpr std::int64_t kLeastRoom = 64;
+    std::size_t lay_out(Arena& host, Arena& device, std::int64_t tokens);  // bytes
+
+    std::int64_t most_tokens_;
+    std::int64_t most_seqs_;
+    std::size_t used_ = 0;  // of host_, by the step under way
     std::vector<std::byte> host_;
     Buffer device_;
     Buffer block_table_;  // [table_rows, max_blocks] i32
