@@ -84,6 +84,57 @@ TEST_P(Sampling, DrawsAreTheCpus) {
   }
 }
 
+TEST_P(Sampling, DraftsStandAndAreReplacedAsOnTheCpu) {
+  for (const std::int32_t vocab : {40, 4096}) {
+    const std::int64_t rows = 400;
+    std::vector<float> logits = random_.normals(rows * vocab, 2);
+    std::vector<Lists> lists(static_cast<std::size_t>(rows));
+    std::vector<SamplingRow> settings;
+    std::vector<DraftDraw> drafts;
+    // Distributions close to the row's own: some drafts stand, some do not. Every other one over a part of
+    // the vocabulary, with ids; every fifth draft was not drawn.
+    std::vector<std::vector<float>> probs(static_cast<std::size_t>(rows));
+    std::vector<std::int32_t> odd;
+    for (std::int32_t token = 1; token < vocab; token += 2) odd.push_back(token);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      settings.push_back(random_row(random_, vocab, lists[i]));
+      settings.back().logprobs = -1;
+      const bool is_part = r % 2 == 1;
+      const auto count = is_part ? odd.size() : static_cast<std::size_t>(vocab);
+      double sum = 0;
+      for (std::size_t e = 0; e < count; ++e) {
+        const std::size_t token = is_part ? static_cast<std::size_t>(odd[e]) : e;
+        const float logit = logits[i * static_cast<std::size_t>(vocab) + token] + random_.normal(0.5F);
+        probs[i].push_back(std::exp(logit));
+        sum += static_cast<double>(probs[i].back());
+      }
+      for (float& p : probs[i]) p = static_cast<float>(static_cast<double>(p) / sum);
+      const auto entry = static_cast<std::size_t>(std::ranges::max_element(probs[i]) - probs[i].begin());
+      DraftDraw draft{.token = is_part ? odd[entry] : static_cast<std::int32_t>(entry),
+                      .prob = probs[i][entry]};
+      if (r % 5 != 0) draft.probs = probs[i];
+      if (r % 5 != 0 && is_part) draft.ids = odd;
+      drafts.push_back(draft);
+    }
+    std::vector<SampledToken> want(settings.size()), got(settings.size());
+    const Tensor on_gpu = Tensor::dense(upload(logits), DType::kF32, rows, vocab);
+    cpu_->verify(rows_of(logits, rows, vocab), settings, drafts, want);
+    gpu_->verify(on_gpu, settings, drafts, got);
+    int standing = 0;
+    int unequal = 0;
+    for (std::size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(got[r].invalid, want[r].invalid) << r;
+      standing += got[r].token == drafts[r].token ? 1 : 0;
+      unequal += got[r].token != want[r].token ? 1 : 0;
+    }
+    EXPECT_GT(standing, 50);
+    EXPECT_LT(standing, 350);
+    EXPECT_LE(unequal, 2);  // a draw between two tokens whose running sum is rounded differently
+    buffers_.clear();
+  }
+}
+
 TEST_P(Sampling, RowsThatCannotBeDrawnFromAreInvalidAndHarmNobody) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   constexpr float kAll = std::numeric_limits<float>::infinity();

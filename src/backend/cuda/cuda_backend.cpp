@@ -359,10 +359,15 @@ class CudaBackend final : public Backend {
 
   void sample(const Tensor& logits, std::span<const SamplingRow> rows,
               std::span<SampledToken> results) override {
+    verify(logits, rows, {}, results);
+  }
+  void verify(const Tensor& logits, std::span<const SamplingRow> rows, std::span<const DraftDraw> drafts,
+              std::span<SampledToken> results) override {
     check_f32(logits, static_cast<std::int64_t>(rows.size()), logits.cols);
     TS_CHECK(results.size() == rows.size(), results.size(), rows.size());
+    TS_CHECK(drafts.empty() || drafts.size() == rows.size(), drafts.size(), rows.size());
     enter();
-    sampler_.sample(logits, rows, results);
+    sampler_.sample(logits, rows, drafts, results);
   }
   void logprobs(const Tensor& logits, std::span<const std::int32_t> targets, std::int32_t top,
                 std::span<SampledToken> results) override {

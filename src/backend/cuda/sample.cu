@@ -106,8 +106,37 @@ __device__ std::uint32_t highest_order(RowPasses& passes, const float* logits, s
   return bound;
 }
 
-__device__ std::int32_t draw(RowPasses& passes, const float* logits, std::int32_t vocab, float peak,
-                             const PackedRow& row) {
+// From what the row's distribution has more than the draft's, in the order of ids; `logits` is overwritten
+// with it.
+template <class Kept>
+__device__ std::int32_t draw_residual(RowPasses& passes, float* logits, std::int32_t vocab,
+                                      const PackedRow& row, const std::byte* packed, const Kept& kept,
+                                      std::uint64_t total, std::int32_t drawn) {
+  // A thread meets the same ids in each pass, so it may overwrite the logit that it has weighed.
+  passes.each([&](std::int32_t i) {
+    logits[i] = static_cast<float>(static_cast<double>(kept(i)) / static_cast<double>(total));
+  });
+  __syncthreads();
+  const auto* probs = list<float>(packed, row.draft_probs);
+  const auto* ids = list<std::int32_t>(packed, row.draft_ids);
+  for (std::int64_t entry = threadIdx.x; entry < row.draft_probs.count; entry += kRowThreads) {
+    const std::int64_t token = row.draft_ids.count > 0 ? ids[entry] : entry;
+    if (token >= 0 && token < vocab) logits[token] = fmaxf(0.0F, logits[token] - probs[entry]);
+  }
+  __syncthreads();
+  // The rejected token has nothing left: its share is smaller than the draft's. Rounding must not bring it
+  // back.
+  if (threadIdx.x == 0 && row.draft >= 0 && row.draft < vocab) logits[row.draft] = 0.0F;
+  __syncthreads();
+  const auto left = [&](std::int32_t i) -> std::uint64_t { return __float2ull_rn(logits[i] * 0x1p40F); };
+  const std::uint64_t sum = passes.sum(left);
+  if (sum == 0) return drawn;  // the two agree but for rounding: a plain draw is as good
+  const auto target = static_cast<std::uint64_t>(row.uniform * static_cast<double>(sum));
+  return passes.find(target >= sum ? sum - 1 : target, left);
+}
+
+__device__ std::int32_t draw(RowPasses& passes, float* logits, std::int32_t vocab, float peak,
+                             const PackedRow& row, const std::byte* packed) {
   const float inverse_temperature = 1.0F / row.temperature;
   std::uint32_t least_order = 0;
   std::uint64_t least_weight = 1;  // tokens without weight are never drawn
@@ -150,7 +179,14 @@ __device__ std::int32_t draw(RowPasses& passes, const float* logits, std::int32_
     total = passes.sum(kept);
   }
   const auto target = static_cast<std::uint64_t>(row.uniform * static_cast<double>(total));
-  return passes.find(target >= total ? total - 1 : target, kept);
+  const std::int32_t drawn = passes.find(target >= total ? total - 1 : target, kept);
+  if (row.draft_probs.count == 0) return drawn;
+
+  // Strictly below: the random number may be 0, and a token that may not be chosen must not pass then.
+  const bool is_token = row.draft >= 0 && row.draft < vocab;
+  const double share = is_token ? static_cast<double>(kept(row.draft)) / static_cast<double>(total) : 0.0;
+  if (row.accept * static_cast<double>(row.draft_prob) < share) return row.draft;
+  return draw_residual(passes, logits, vocab, row, packed, kept, total, drawn);
 }
 
 __global__ void __launch_bounds__(kRowThreads)
@@ -179,7 +215,7 @@ __global__ void __launch_bounds__(kRowThreads)
     __syncthreads();
   }
   const std::int32_t token =
-      row.temperature < kGreedyTemperature ? best : draw(passes, logits, vocab, peak, row);
+      row.temperature < kGreedyTemperature ? best : draw(passes, logits, vocab, peak, row, packed);
   if (threadIdx.x == 0) drawn[blockIdx.x] = {token, 0};
 }
 

@@ -13,9 +13,10 @@ template <class T>
 std::size_t list_bytes(std::span<const T> list) {
   return sampler_aligned(list.size_bytes());
 }
-std::size_t lists_of(const SamplingRow& row) {
-  return list_bytes(row.allowed) + list_bytes(row.logit_bias) + list_bytes(row.banned) +
-         list_bytes(row.prompt_tokens) + list_bytes(row.out_counts);
+std::size_t lists_of(const SamplingRow& row, const DraftDraw& draft) {
+  return list_bytes(draft.probs) + list_bytes(draft.ids) + list_bytes(row.allowed) +
+         list_bytes(row.logit_bias) + list_bytes(row.banned) + list_bytes(row.prompt_tokens) +
+         list_bytes(row.out_counts);
 }
 
 Owned<std::byte*, cudaFreeHost> allocate_pinned(std::size_t bytes) {
@@ -37,7 +38,8 @@ void Sampler::reserve(std::int64_t vocab, std::int64_t kv_tokens) {
   host_results_ = allocate_pinned(layout_.results);
 }
 
-std::size_t Sampler::pack(const SamplingRow& row, std::size_t index, std::size_t used) {
+std::size_t Sampler::pack(const SamplingRow& row, const DraftDraw& draft, std::size_t index,
+                          std::size_t used) {
   PackedRow packed{.temperature = row.temperature,
                    .top_p = row.top_p,
                    .min_p = row.min_p,
@@ -47,11 +49,16 @@ std::size_t Sampler::pack(const SamplingRow& row, std::size_t index, std::size_t
                    .top_k = row.top_k,
                    .has_mask = row.allowed.empty() ? 0 : 1,
                    .uniform = uniform_draw(row.seed, row.draw),
+                   .accept = uniform_draw(row.seed, row.draw, DrawFor::kAccept),
+                   .draft = draft.token,
+                   .draft_prob = draft.prob,
                    .allowed = {},
                    .bias = {},
                    .banned = {},
                    .prompt = {},
-                   .out_counts = {}};
+                   .out_counts = {},
+                   .draft_probs = {},
+                   .draft_ids = {}};
   const auto put = [&]<class T>(PackedList& to, std::span<const T> list) {
     to = {.offset = static_cast<std::int64_t>(used), .count = static_cast<std::int64_t>(list.size())};
     if (!list.empty()) std::memcpy(host_packed_.get() + used, list.data(), list.size_bytes());
@@ -62,12 +69,14 @@ std::size_t Sampler::pack(const SamplingRow& row, std::size_t index, std::size_t
   put(packed.banned, row.banned);
   put(packed.prompt, row.prompt_tokens);
   put(packed.out_counts, row.out_counts);
+  put(packed.draft_probs, draft.probs);
+  put(packed.draft_ids, draft.ids);
   std::memcpy(host_packed_.get() + index * sizeof(PackedRow), &packed, sizeof(packed));
   return used;
 }
 
 void Sampler::sample(const Tensor& logits, std::span<const SamplingRow> rows,
-                     std::span<SampledToken> results) {
+                     std::span<const DraftDraw> drafts, std::span<SampledToken> results) {
   reserve(logits.cols, 0);
   const std::size_t lists = sampler_aligned(kWave * sizeof(PackedRow));
   for (std::size_t first = 0; first < rows.size();) {
@@ -76,13 +85,14 @@ void Sampler::sample(const Tensor& logits, std::span<const SamplingRow> rows,
     std::size_t count = 0;
     while (first + count < rows.size() && count < kWave) {
       const SamplingRow& row = rows[first + count];
+      const DraftDraw draft = drafts.empty() ? DraftDraw{} : drafts[first + count];
       const std::int64_t most =
           std::max<std::int64_t>(tops, std::min<std::int64_t>(row.logprobs, logits.cols));
-      const bool fits = used + lists_of(row) <= layout_.packed &&
+      const bool fits = used + lists_of(row, draft) <= layout_.packed &&
                         most * static_cast<std::int64_t>(count + 1) <= layout_.top_limit;
       if (!fits && count > 0) break;
-      TS_CHECK(fits, lists_of(row), layout_.packed, row.logprobs);
-      used = pack(row, count, used);
+      TS_CHECK(fits, lists_of(row, draft), layout_.packed, row.logprobs);
+      used = pack(row, draft, count, used);
       tops = most;
       ++count;
     }

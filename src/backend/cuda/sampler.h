@@ -47,7 +47,9 @@ class Sampler {
   void reserve(std::int64_t vocab, std::int64_t kv_tokens);
   std::size_t scratch_bytes() const { return layout_.device_bytes(); }
 
-  void sample(const Tensor& logits, std::span<const SamplingRow> rows, std::span<SampledToken> results);
+  // drafts: one a row, or none at all (Backend::verify).
+  void sample(const Tensor& logits, std::span<const SamplingRow> rows, std::span<const DraftDraw> drafts,
+              std::span<SampledToken> results);
   void score(const Tensor& logits, std::span<const std::int32_t> targets, std::int32_t top,
              std::span<SampledToken> results);
 
@@ -55,7 +57,7 @@ class Sampler {
   static constexpr std::int64_t kWave = kSamplerWave;
 
   void sample_wave(const Tensor& logits, std::span<const SamplingRow> rows, std::span<SampledToken> results);
-  std::size_t pack(const SamplingRow& row, std::size_t index, std::size_t used);
+  std::size_t pack(const SamplingRow& row, const DraftDraw& draft, std::size_t index, std::size_t used);
   void take_scores(std::int64_t rows, std::int32_t top_stride, std::span<const std::int32_t> tops,
                    std::span<SampledToken> results);
 

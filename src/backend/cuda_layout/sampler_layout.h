@@ -21,12 +21,17 @@ struct PackedRow {
   float presence = 0.0F;
   std::int32_t top_k = 0;
   std::int32_t has_mask = 0;
-  double uniform = 0.0;   // of the draw
-  PackedList allowed;     // u64
-  PackedList bias;        // (i32, f32)
-  PackedList banned;      // i32
-  PackedList prompt;      // i32
-  PackedList out_counts;  // (i32, i32)
+  double uniform = 0.0;  // of the draw
+  double accept = 0.0;   // of the decision on the draft
+  std::int32_t draft = -1;
+  float draft_prob = 1.0F;  // under the distribution that it was drawn from
+  PackedList allowed;       // u64
+  PackedList bias;          // (i32, f32)
+  PackedList banned;        // i32
+  PackedList prompt;        // i32
+  PackedList out_counts;    // (i32, i32)
+  PackedList draft_probs;   // f32, the whole distribution; empty: the row is sampled
+  PackedList draft_ids;     // i32, the token of each entry; empty: entry i is token i
 };
 struct DrawnToken {
   std::int32_t token = -1;
@@ -39,8 +44,8 @@ struct ScoredToken {
   std::int32_t rank = 0;
 };
 
-// Greedy choice: how many blocks share a row, rows at a time, and what they leave each other: the best of each
-// piece and a count of arrivals a row.
+// Greedy choice: how many blocks share a row, rows at a time, and what they leave each other: the best of
+// each piece and a count of arrivals a row.
 inline constexpr std::int32_t kArgmaxPieces = 32;
 inline constexpr std::int64_t kArgmaxRows = 256;
 inline constexpr std::size_t kArgmaxScratchBytes = kArgmaxRows * (kArgmaxPieces * 8 + 4);
@@ -83,7 +88,7 @@ inline SamplerLayout sampler_layout(std::int64_t vocab, std::int64_t list_limit)
   SamplerLayout layout{.vocab = vocab, .list_limit = list_limit, .top_limit = std::max(kTopLimit, vocab)};
   // One row with every list at its longest, or a wave of modest ones.
   const std::size_t longest =
-      static_cast<std::size_t>(list_limit) * 12 + static_cast<std::size_t>(vocab) * 13 + 8 * kSamplerAlign;
+      static_cast<std::size_t>(list_limit) * 12 + static_cast<std::size_t>(vocab) * 21 + 8 * kSamplerAlign;
   layout.packed = sampler_aligned(kSamplerWave * sizeof(PackedRow)) + std::max(longest, std::size_t{1} << 20);
   layout.marks = static_cast<std::size_t>(kSamplerWave * ((vocab + 31) / 32 * 4));
   layout.raw = static_cast<std::size_t>(kSamplerWave * vocab * 4);
