@@ -63,15 +63,21 @@ struct ExpandedConsumer {
     if (lane == 0) barrier_arrive(barrier);
   }
 
+  // Read by the lane that gives it back, and told to the others.
   __device__ __forceinline__ Item load_item() const {
-    const uint4 a = load_shared_4(place.item());
-    const uint4 b = load_shared_4(place.item() + 16);
-    return {.first_token = static_cast<std::int32_t>(a.x),
-            .tokens = static_cast<std::int32_t>(a.y),
-            .first_row = static_cast<std::int32_t>(a.z),
-            .rows = static_cast<std::int32_t>(a.w),
-            .full_rows = static_cast<std::int32_t>(b.x),
-            .head = static_cast<std::int32_t>(b.y)};
+    uint4 a = {};
+    uint4 b = {};
+    if (lane == 0) {
+      a = load_shared_4(place.item());
+      b = load_shared_4(place.item() + 16);
+    }
+    const auto told = [](std::uint32_t word) { return static_cast<std::int32_t>(__shfl_sync(~0U, word, 0)); };
+    return {.first_token = told(a.x),
+            .tokens = told(a.y),
+            .first_row = told(a.z),
+            .rows = told(a.w),
+            .full_rows = told(b.x),
+            .head = told(b.y)};
   }
 
   // S = Q K^T. Asks, does not wait.
