@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda_layout/prefill_plan.h"
 #include "checkpoint/inspect.h"
 #include "comm/thread_communicator.h"
 #include "plan/gpu_plan.h"
@@ -173,9 +174,12 @@ TEST(GpuPlan, LongerSequencesCostOnlyTheirRopeTableAndLists) {
   GpuPlanRequest request = rtx_pro_6000();
   const std::int64_t rope = std::int64_t{262144 - 65536} * 64 * 4;
   const std::int64_t tables = std::int64_t{262144 - 65536} / 64 * 128 * 4;
-  // Of the back-end: a block table for each of 1,024 tokens of a ragged batch, and the lists that a sampled
-  // row may bring.
-  const std::int64_t lists = std::int64_t{262144 - 65536} / 64 * 1024 * 4 + std::int64_t{262144 - 65536} * 12;
+  // Of the back-end: a block table for each of 1,024 tokens of a ragged batch, the lists that a sampled row
+  // may bring, and what is planned of a prefill for every 4,096 rows of 128 sequences of 2,048 tokens.
+  const std::int64_t lists =
+      std::int64_t{262144 - 65536} / 64 * 1024 * 4 + std::int64_t{262144 - 65536} * 12 +
+      std::int64_t{262144 - 65536} / 4096 *
+          static_cast<std::int64_t>(cuda::prefill_plan_bytes(128, 2048 / 128 + 128, 128));
   for (const int context_ranks : {1, 8}) {
     request.context_parallel = context_ranks;
     request.runner.max_model_len = 262144;

@@ -61,7 +61,10 @@ class Attention : public OnGpu {
   }
   void expect_lse(const Tensor& found, const std::vector<float>& want, double tolerance,
                   const std::string& what) {
-    const std::vector<float> got = download(found);
+    expect_lse(download(found), want, tolerance, what);
+  }
+  static void expect_lse(const std::vector<float>& got, const std::vector<float>& want, double tolerance,
+                         const std::string& what) {
     for (std::size_t i = 0; i < want.size(); ++i) {
       if (std::isinf(want[i])) {
         ASSERT_EQ(got[i], want[i]) << what << ", element " << i;
@@ -95,42 +98,86 @@ class Attention : public OnGpu {
     buffers_.clear();
   }
 
+  // With gpu_ as it is, whose prefill is this card's own form, and again with the form of every card.
+  template <class F>
+  void with_both_forms(const F& check) {
+    check("own form");
+    if (exact()) return;
+    if (other_ == nullptr) other_ = make({.portable = true});
+    std::swap(gpu_, other_);
+    check("portable form");
+    std::swap(gpu_, other_);
+  }
+
   struct PrefillCase {
     std::int64_t heads;
     std::int32_t latent, rope, nope, value;
   };
+  static constexpr PrefillCase kWide = {.heads = 4, .latent = 512, .rope = 64, .nope = 128, .value = 128};
+
+  // One prefill with its weights and queries, for both back-ends.
+  struct Prefill {
+    PrefillCase shape;
+    std::vector<float> k_up, v_up, q;
+  };
+  Prefill prefill_of(const PrefillCase& c, std::int64_t tokens) {
+    const float spread = 1.0F / std::sqrt(static_cast<float>(c.latent));
+    return {.shape = c,
+            .k_up = values(c.heads * c.nope * c.latent, spread),
+            .v_up = values(c.heads * c.value * c.latent, spread),
+            .q = values(tokens * c.heads * (c.nope + c.rope))};
+  }
+  struct Attended {
+    std::vector<float> out;  // [tokens, heads * value]
+    std::vector<float> lse;  // [tokens, heads]
+  };
+  static WeightStack stack_of(Backend& backend, const PrefillCase& c, std::int64_t out,
+                              const std::vector<float>& w) {
+    return backend.prepare_stack_f32(WeightFormat::kF32, c.heads, out, c.latent, w);
+  }
+  Attended on_cpu(Prefill& p, const Cache& cache, const Batch& batch) {
+    const PrefillCase& c = p.shape;
+    const std::int64_t tokens = batch.view.tokens;
+    Attended found{.out = std::vector<float>(static_cast<std::size_t>(tokens * c.heads * c.value)),
+                   .lse = std::vector<float>(static_cast<std::size_t>(tokens * c.heads))};
+    cpu_->mla_prefill(rows_of(p.q, tokens, c.heads * (c.nope + c.rope)), c.heads, 0.12F, batch.view,
+                      cache.layer, stack_of(*cpu_, c, c.nope, p.k_up), stack_of(*cpu_, c, c.value, p.v_up),
+                      rows_of(found.out, tokens, c.heads * c.value), rows_of(found.lse, tokens, c.heads));
+    return found;
+  }
+  Attended on_gpu(const Prefill& p, const Cache& cache, const Batch& batch) {
+    const PrefillCase& c = p.shape;
+    const std::int64_t tokens = batch.view.tokens;
+    const Tensor out = result(tokens, c.heads * c.value);
+    const Tensor lse = poisoned(DType::kF32, tokens, c.heads);
+    const WeightStack k_up = stack_of(*gpu_, c, c.nope, p.k_up);
+    const WeightStack v_up = stack_of(*gpu_, c, c.value, p.v_up);
+    gpu_->mla_prefill(upload_rows(p.q, tokens, c.heads * (c.nope + c.rope)), c.heads, 0.12F,
+                      batch_of(cache, batch), layer_of(cache), k_up, v_up, out, lse);
+    Attended found{.out = download(out), .lse = download(lse)};
+    buffers_.clear();
+    return found;
+  }
+  void check_prefill(const PrefillCase& c, const Cache& cache, const Batch& batch) {
+    Prefill p = prefill_of(c, batch.view.tokens);
+    const Attended want = on_cpu(p, cache, batch);
+    with_both_forms([&](const char* form) {
+      const Attended got = on_gpu(p, cache, batch);
+      const std::string what = std::string(form) + ", " + std::string(name_of(cache.layer.format)) + ", " +
+                               std::to_string(c.heads) + " heads, nope " + std::to_string(c.nope);
+      EXPECT_EQ(far_row(got.out, want.out, c.value, bound(1.5e-2, 3e-5)), "") << what;
+      expect_lse(got.lse, want.lse, bound(2e-2, 3e-5), what);
+    });
+  }
   void check_prefill(KvFormat format, std::int32_t block_size, const PrefillCase& c,
                      const std::vector<std::int32_t>& lengths, const std::vector<std::int32_t>& queries) {
     Cache cache(random_, format, KvRowShape::mla(c.latent, c.rope), block_size, lengths);
     cache.layer.scale = format == KvFormat::kFp8 ? 0.37F : 1.0F;
     fill(cache, lengths);
-    const Batch batch(cache, lengths, queries);
-    const std::int64_t tokens = batch.view.tokens;
-    const std::int64_t dim = c.nope + c.rope;
-    const float spread = 1.0F / std::sqrt(static_cast<float>(c.latent));
-    std::vector<float> k_values = values(c.heads * c.nope * c.latent, spread);
-    std::vector<float> v_values = values(c.heads * c.value * c.latent, spread);
-    std::vector<float> q = values(tokens * c.heads * dim);
-    std::vector<float> want(static_cast<std::size_t>(tokens * c.heads * c.value));
-    std::vector<float> want_lse(static_cast<std::size_t>(tokens * c.heads));
-    const auto stack = [&](Backend& backend, std::int64_t out, std::span<const float> w) {
-      return backend.prepare_stack_f32(WeightFormat::kF32, c.heads, out, c.latent, w);
-    };
-    cpu_->mla_prefill(rows_of(q, tokens, c.heads * dim), c.heads, 0.12F, batch.view, cache.layer,
-                      stack(*cpu_, c.nope, k_values), stack(*cpu_, c.value, v_values),
-                      rows_of(want, tokens, c.heads * c.value), rows_of(want_lse, tokens, c.heads));
-    const Tensor out = result(tokens, c.heads * c.value);
-    const Tensor lse = poisoned(DType::kF32, tokens, c.heads);
-    const WeightStack k_up = stack(*gpu_, c.nope, k_values);
-    const WeightStack v_up = stack(*gpu_, c.value, v_values);
-    gpu_->mla_prefill(upload_rows(q, tokens, c.heads * dim), c.heads, 0.12F, batch_of(cache, batch),
-                      layer_of(cache), k_up, v_up, out, lse);
-    const std::string what = std::string(name_of(format)) + ", " + std::to_string(c.heads) + " heads, nope " +
-                             std::to_string(c.nope);
-    EXPECT_EQ(far_row(download(out), want, c.value, bound(1.5e-2, 3e-5)), "") << what;
-    expect_lse(lse, want_lse, bound(2e-2, 3e-5), what);
-    buffers_.clear();
+    check_prefill(c, cache, Batch(cache, lengths, queries));
   }
+
+  std::unique_ptr<Backend> other_;
 };
 INSTANTIATE_TEST_SUITE_P(Cuda, Attention, testing::Bool(),
                          [](const auto& exact) { return exact.param ? "f32" : "bf16"; });
@@ -267,17 +314,18 @@ TEST_P(Attention, NothingVisibleGivesZerosAndMinusInfinity) {
                 batch.visible[t] == 0)
           << t;
     }
-    const std::vector<float> w = values(heads * 64 * 512, 0.05F);
-    const WeightStack up = gpu_->prepare_stack_f32(WeightFormat::kF32, heads, 64, 512, w);
-    const Tensor expanded = result(6, heads * 64);
-    gpu_->mla_prefill(upload_rows(values(6 * heads * 128), 6, heads * 128), heads, 0.1F,
-                      batch_of(cache, batch), layer_of(cache), up, up, expanded, lse);
-    const std::vector<float> wide = download(expanded);
-    const std::vector<float> wide_sums = download(lse);
-    for (std::size_t t = 0; t < 6; ++t) {
-      EXPECT_EQ(std::isinf(wide_sums[t * 8]), batch.visible[t] == 0) << t;
-      EXPECT_EQ(wide[t * 512] == 0, batch.visible[t] == 0) << t;
-      EXPECT_FALSE(std::isnan(wide[t * 512])) << t;
+    for (const std::int32_t width : {64, 128}) {
+      const PrefillCase c{.heads = heads, .latent = 512, .rope = 64, .nope = width, .value = width};
+      const Prefill p = prefill_of(c, 6);
+      with_both_forms([&](const char* form) {
+        const Attended found = on_gpu(p, cache, batch);
+        for (std::size_t t = 0; t < 6; ++t) {
+          const float first = found.out[t * static_cast<std::size_t>(heads * width)];
+          EXPECT_EQ(std::isinf(found.lse[t * 8]), batch.visible[t] == 0) << form << ", token " << t;
+          EXPECT_EQ(first == 0, batch.visible[t] == 0) << form << ", token " << t;
+          EXPECT_FALSE(std::isnan(first)) << form << ", token " << t;
+        }
+      });
     }
   }
 }
@@ -299,11 +347,77 @@ TEST_P(Attention, PrefillAgreesForEveryFormatAndShape) {
   }
 }
 
+// A tile has 64 or 128 query tokens and 64 or 128 rows.
+TEST_P(Attention, PrefillAgreesAtTheEdgesOfTiles) {
+  const std::vector<std::int32_t> queries = {1, 63, 64, 65, 127, 128, 129, 257};
+  for (const std::int32_t earlier : {0, 1, 63, 127, 128, 193}) {
+    std::vector<std::int32_t> lengths = queries;
+    for (std::int32_t& length : lengths) length += earlier;
+    check_prefill(KvFormat::kBF16, 64, kWide, lengths, queries);
+  }
+  PrefillCase c = kWide;
+  for (const std::int64_t heads : {1, 8, 64}) {
+    c.heads = heads;
+    check_prefill(KvFormat::kBF16, 64, c, {129, 128, 1}, {129, 65, 1});
+  }
+}
+
 TEST_P(Attention, PrefillTakesAnyNumberOfRounds) {
   for (const PrefillCase& c : {PrefillCase{.heads = 2, .latent = 512, .rope = 64, .nope = 128, .value = 128},
                                PrefillCase{.heads = 2, .latent = 40, .rope = 6, .nope = 20, .value = 24}}) {
     check_prefill(KvFormat::kBF16, 64, c, {4097, 100, 9000, 4096, 64}, {130, 100, 65, 3, 64});
   }
+  // A later round that only some tokens see, and a whole tile of others does not.
+  PrefillCase c = kWide;
+  c.heads = 1;
+  check_prefill(KvFormat::kBF16, 64, c, {4300, 8193}, {400, 2});
+}
+
+// What a rank of a context-parallel group holds of a sequence: fewer rows than tokens before it, some none.
+TEST_P(Attention, PrefillTakesAnyNumberOfVisibleRows) {
+  const std::vector<std::int32_t> lengths = {4200, 333, 140};
+  const std::vector<std::int32_t> queries = {300, 333, 140};
+  Cache cache(random_, KvFormat::kBF16, KvRowShape::mla(512, 64), 64, lengths);
+  fill(cache, lengths);
+  Batch batch(cache, lengths, queries);
+  for (std::size_t t = 0; t < batch.visible.size(); ++t) {
+    batch.visible[t] = t % 7 == 3 ? 0 : static_cast<std::int32_t>(random_.whole(0, batch.visible[t]));
+  }
+  for (std::size_t t = 640; t < batch.visible.size(); ++t) batch.visible[t] = 0;  // nothing of a whole tile
+  PrefillCase c = kWide;
+  c.heads = 2;
+  check_prefill(c, cache, batch);
+}
+
+TEST_P(Attention, PrefillKeepsANanInsideItsSequence) {
+  const std::vector<std::int32_t> lengths = {65, 100, 193};
+  Cache cache(random_, KvFormat::kBF16, KvRowShape::mla(512, 64), 64, lengths);
+  fill(cache, lengths);
+  const Batch batch(cache, lengths, lengths);
+  const Prefill p = prefill_of(kWide, batch.view.tokens);
+  with_both_forms([&](const char* form) {
+    const Attended clean = on_gpu(p, cache, batch);
+    Cache broken = cache;
+    std::fill_n(broken.bytes.begin() + cache.slot(1, 70) * cache.layer.row_bytes, cache.layer.row_bytes,
+                std::byte{0xff});
+    const Attended found = on_gpu(p, broken, batch);
+    const auto width = static_cast<std::size_t>(kWide.heads * kWide.value);
+    for (std::size_t t = 0; t < static_cast<std::size_t>(batch.view.tokens); ++t) {
+      const std::vector<float> row(found.out.begin() + static_cast<long>(t * width),
+                                   found.out.begin() + static_cast<long>((t + 1) * width));
+      if (t < 65 || t >= 165) {
+        ASSERT_TRUE(std::equal(row.begin(), row.end(), clean.out.begin() + static_cast<long>(t * width)))
+            << form << ", token " << t;
+      } else if (t >= 65 + 70) {
+        ASSERT_TRUE(std::all_of(row.begin(), row.end(), [](float x) { return std::isnan(x); }))
+            << form << ", token " << t;
+      }
+    }
+    // Nothing of it stays in scratch.
+    const Attended again = on_gpu(p, cache, batch);
+    EXPECT_EQ(again.out, clean.out) << form;
+    EXPECT_EQ(again.lse, clean.lse) << form;
+  });
 }
 
 TEST_P(Attention, GroupedQueriesAgree) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "backend/cuda/products.h"
 #include "backend/cuda/weight_store.h"
@@ -139,12 +138,23 @@ PrefillPlan AttentionRunner::plan(const AttentionBatch& batch, std::int32_t chun
   TS_CUDA(cudaMemcpyAsync(query_start, batch.query_start, (seqs + 1) * 4, cudaMemcpyDeviceToHost, stream_));
   TS_CUDA(cudaMemcpyAsync(visible, batch.visible_rows, tokens * 4, cudaMemcpyDeviceToHost, stream_));
   wait_.wait();
-  std::vector<std::int32_t> rows(seqs, 0);
-  for (std::size_t s = 0; s < seqs; ++s) {
-    for (std::int32_t t = query_start[s]; t < query_start[s + 1]; ++t)
-      rows[s] = std::max(rows[s], visible[t]);
-  }
-  return plan_prefill(query_start, rows.data(), batch.seqs, chunk_rows);
+  return plan_prefill(query_start, visible, batch.seqs, chunk_rows);
+}
+
+// Copies a plan to the device.
+AttentionRunner::PlanOnDevice AttentionRunner::upload(const PrefillPlan& plan) {
+  const std::size_t piece_bytes = plan.pieces.size() * sizeof(PrefillPiece);
+  const std::size_t tile_bytes = plan.tiles.size() * sizeof(PrefillTile);
+  const std::size_t bytes = prefill_plan_bytes(plan.pieces.size(), plan.tiles.size(), plan.rounds.size());
+  std::byte* from = pinned(bytes);
+  std::memcpy(from, plan.pieces.data(), piece_bytes);
+  std::memcpy(from + piece_bytes, plan.tiles.data(), tile_bytes);
+  std::memset(from + piece_bytes + tile_bytes, 0, bytes - piece_bytes - tile_bytes);
+  auto* to = static_cast<std::byte*>(plan_.at_least(bytes));
+  TS_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+  return {.pieces = reinterpret_cast<const PrefillPiece*>(to),
+          .tiles = reinterpret_cast<const PrefillTile*>(to + piece_bytes),
+          .counters = reinterpret_cast<std::int32_t*>(to + piece_bytes + tile_bytes)};
 }
 
 void AttentionRunner::mla_prefill(const Tensor& q, std::int64_t heads, float scale,
@@ -166,14 +176,11 @@ void AttentionRunner::mla_prefill(const Tensor& q, std::int64_t heads, float sca
                  .batch = batch,
                  .kv = kv};
   const std::size_t row_bytes = chunk_row_bytes(run.shape, dtype);
-  if (chunk_.capacity() < 64 * row_bytes) chunk_.at_least(kChunkRows * row_bytes);
-  const std::int64_t chunk_rows =
-      std::min(kChunkRows, static_cast<std::int64_t>(chunk_.capacity() / row_bytes) / 64 * 64);
+  if (chunk_.capacity() < kPieceAlign * row_bytes) chunk_.at_least(kChunkRows * row_bytes);
+  const std::int64_t chunk_rows = std::min(
+      kChunkRows, static_cast<std::int64_t>(chunk_.capacity() / row_bytes) / kPieceAlign * kPieceAlign);
   const PrefillPlan plan = this->plan(batch, static_cast<std::int32_t>(chunk_rows));
-  const std::size_t piece_bytes = plan.pieces.size() * sizeof(PrefillPiece);
-  auto* pieces = static_cast<PrefillPiece*>(pieces_.at_least(piece_bytes));
-  std::memcpy(pinned(piece_bytes), plan.pieces.data(), piece_bytes);
-  TS_CUDA(cudaMemcpyAsync(pieces, pinned_.get(), piece_bytes, cudaMemcpyHostToDevice, stream_));
+  const PlanOnDevice there = upload(plan);
 
   const std::int64_t size = bytes_of(dtype);
   run.latents = chunk_.at_least(0);
@@ -185,15 +192,20 @@ void AttentionRunner::mla_prefill(const Tensor& q, std::int64_t heads, float sca
     run_linear_heads(latents, 0, tiled(up), Tensor::dense(to, dtype, rows, heads * up.out), up.out,
                      {.multiprocessors = traits_.multiprocessors}, stream_);
   };
-  for (const PrefillRound& round : plan.rounds) {
-    run.pieces = pieces + round.first_piece;
+  for (std::size_t r = 0; r < plan.rounds.size(); ++r) {
+    const PrefillRound& round = plan.rounds[r];
+    run.pieces = there.pieces + round.first_piece;
+    run.tiles = there.tiles + round.first_tile;
+    run.counter = there.counters + r;
     run.round = round;
     if (round.rows > 0) {
       launch_gather_latents(run, stream_);
       expand(k_up, run.keys, round.rows);
       expand(v_up, run.values, round.rows);
     }
-    if (has_expanded_attention_mma(run)) {
+    if (!portable_ && has_expanded_attention_sm90(run, traits_)) {
+      launch_expanded_attention_sm90(run, traits_, stream_);
+    } else if (has_expanded_attention_mma(run)) {
       launch_expanded_attention_mma(run, stream_);
     } else {
       launch_expanded_attention_any(run, stream_);
@@ -202,9 +214,9 @@ void AttentionRunner::mla_prefill(const Tensor& q, std::int64_t heads, float sca
 }
 
 void AttentionRunner::reserve(const AttentionScratch& scratch, const Backend::Limits& limits) {
-  pinned(static_cast<std::size_t>(limits.tokens + limits.seqs + 1) * 4);
+  pinned(std::max(static_cast<std::size_t>(limits.tokens + limits.seqs + 1) * 4, scratch.prefill_plan));
   lse_.at_least(scratch.lse);
-  pieces_.at_least(scratch.pieces);
+  plan_.at_least(scratch.prefill_plan);
   chunk_.at_least(scratch.chunk);
   tables_.at_least(scratch.tables);
   workspace_.at_least(scratch.workspace);

@@ -18,8 +18,16 @@ namespace tessera::cuda {
 
 class AttentionRunner {
  public:
-  AttentionRunner(cudaStream_t stream, StreamWait& wait, const DeviceTraits& traits, bool batch_invariant)
-      : stream_(stream), wait_(wait), traits_(traits), batch_invariant_(batch_invariant) {}
+  struct Choice {
+    bool batch_invariant = false;
+    bool portable = false;
+  };
+  AttentionRunner(cudaStream_t stream, StreamWait& wait, const DeviceTraits& traits, const Choice& choice)
+      : stream_(stream),
+        wait_(wait),
+        traits_(traits),
+        batch_invariant_(choice.batch_invariant),
+        portable_(choice.portable) {}
 
   void mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                   const KvLayer& kv, const Tensor& out, const Tensor& lse);
@@ -31,13 +39,19 @@ class AttentionRunner {
   void reserve(const AttentionScratch& scratch, const Backend::Limits& limits);
   std::size_t scratch_bytes() const {
     return workspace_.capacity() + tables_.capacity() + lse_.capacity() + chunk_.capacity() +
-           pieces_.capacity();
+           plan_.capacity();
   }
 
  private:
   MlaDecodeShape decode_shape(const AttentionBatch& batch, std::int64_t heads, KvFormat format) const;
   void decode_uniform(const MlaDecodeShape& shape, const MlaDecodeWork& work);
   PrefillPlan plan(const AttentionBatch& batch, std::int32_t chunk_rows);
+  struct PlanOnDevice {
+    const PrefillPiece* pieces;
+    const PrefillTile* tiles;
+    std::int32_t* counters;  // one a round
+  };
+  PlanOnDevice upload(const PrefillPlan& plan);
   std::byte* pinned(std::size_t bytes);
   // Where log-sum-exps go when the caller does not want them.
   Tensor lse_or_scratch(const Tensor& lse, std::int64_t tokens, std::int64_t heads);
@@ -54,12 +68,13 @@ class AttentionRunner {
   StreamWait& wait_;
   DeviceTraits traits_;
   bool batch_invariant_;
+  bool portable_;
   Planned planned_;
   GrowingScratch workspace_;  // of mla_decode
   GrowingScratch tables_;     // block tables, one row a token
   GrowingScratch lse_;
-  GrowingScratch chunk_;   // expanded latents, keys and values
-  GrowingScratch pieces_;  // PrefillPiece
+  GrowingScratch chunk_;  // expanded latents, keys and values
+  GrowingScratch plan_;   // of mla_prefill
   Owned<std::byte*, cudaFreeHost> pinned_;
   std::size_t pinned_bytes_ = 0;
 };

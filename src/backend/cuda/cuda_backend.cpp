@@ -73,7 +73,8 @@ class CudaBackend final : public Backend {
               (options.exact ? ", f32)" : ", bf16)")),
         wait_(options.device, stream_.get(), options.patience),
         weights_(stream_.get(), options.exact),
-        attention_(stream_.get(), wait_, traits_, options.batch_invariant),
+        attention_(stream_.get(), wait_, traits_,
+                   {.batch_invariant = options.batch_invariant, .portable = options.portable}),
         sampler_(stream_.get(), wait_) {}
 
   DeviceStream& device_stream() { return wait_; }

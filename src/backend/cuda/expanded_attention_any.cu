@@ -10,21 +10,23 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kWarps = 4;
 
-// One block a row of the chunk.
+// One block a row of the chunk; rows of no piece become zeros.
 template <class T, KvFormat F>
 __global__ void gather_kernel(AttentionBatch batch, KvLayer kv, const PrefillPiece* pieces,
                               std::int32_t count, T* latents) {
   const auto chunk_row = static_cast<std::int32_t>(blockIdx.x);
+  const std::int32_t width = kv.shape.latent + kv.shape.rope;
+  T* latent = latents + std::int64_t{chunk_row} * width;
   for (std::int32_t p = 0; p < count; ++p) {
     const std::int32_t at = chunk_row - pieces[p].chunk_row;
     if (at < 0 || at >= pieces[p].rows) continue;
     const unsigned char* row = kv_row(kv, kv_slot(kv, batch, pieces[p].seq, pieces[p].first_row + at));
-    const std::int32_t width = kv.shape.latent + kv.shape.rope;
     for (auto i = static_cast<std::int32_t>(threadIdx.x); i < width; i += kThreads) {
-      latents[std::int64_t{chunk_row} * width + i] = narrow<T>(kv_value<F>(kv, row, i));
+      latent[i] = narrow<T>(kv_value<F>(kv, row, i));
     }
     return;
   }
+  for (auto i = static_cast<std::int32_t>(threadIdx.x); i < width; i += kThreads) latent[i] = narrow<T>(0.0F);
 }
 
 // One block a (token, head, piece).

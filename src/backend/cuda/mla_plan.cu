@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(Config::kThreads)
 
   std::int32_t cost = 0;
   for (int seq = begin; seq < end; ++seq) {
-    cost += rule.overhead + mla_tiles(longest_rows(kv_rows, query_rows, q_tokens, seq));
+    cost += mla_cost(rule, mla_tiles(longest_rows(kv_rows, query_rows, q_tokens, seq)));
     prefix[seq + 1] = cost;  // within this thread's run; completed below
   }
   std::int32_t total = 0;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(Config::kThreads)
 
   if (thread < rule.parts) atomicMax(&dearest_whole, mla_whole_cost(rule, prefix, thread));
   for (int seq = begin; seq < end; ++seq) {
-    atomicMax(&dearest_equal, mla_equal_cost(rule, prefix[seq + 1] - prefix[seq] - rule.overhead));
+    atomicMax(&dearest_equal, mla_equal_cost(rule, mla_tiles_of(rule, prefix[seq + 1] - prefix[seq])));
   }
   __syncthreads();
   const MlaCutting cutting = mla_choose_cutting(rule, prefix, dearest_whole, dearest_equal);
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   std::int32_t fixed = 0;  // fixed splits of this thread's sequences
   if (rule.fixed_tiles > 0) {
     for (int seq = begin; seq < end; ++seq) {
-      const std::int32_t tiles = prefix[seq + 1] - prefix[seq] - rule.overhead;
+      const std::int32_t tiles = mla_tiles_of(rule, prefix[seq + 1] - prefix[seq]);
       fixed += (tiles + rule.fixed_tiles - 1) / rule.fixed_tiles;
     }
   }
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   std::int32_t fixed_base = exclusive_sum(fixed, scratch, &fixed_total);
   std::int32_t split = 0;
   for (int seq = begin; seq < end; ++seq) {
-    const std::int32_t tiles = prefix[seq + 1] - prefix[seq] - rule.overhead;
+    const std::int32_t tiles = mla_tiles_of(rule, prefix[seq + 1] - prefix[seq]);
     const MlaSeqPlan plan = mla_seq_plan(rule, parts, count, seq, tiles, fixed_base);
     fixed_base += plan.pieces;
     seqs_out[seq] = plan;

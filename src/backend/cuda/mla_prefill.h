@@ -7,30 +7,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "backend/attention_batch.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda_layout/attention_layout.h"
+#include "backend/cuda_layout/prefill_plan.h"
 #include "backend/cuda_layout/weight_layout.h"
 #include "tensor/kv_format.h"
 #include "tensor/tensor.h"
 
 namespace tessera::cuda {
-
-struct PrefillRound {
-  std::int32_t first_piece = 0;
-  std::int32_t pieces = 0;
-  std::int32_t rows = 0;         // of the chunk, in use
-  std::int32_t most_tokens = 0;  // of a piece
-};
-struct PrefillPlan {
-  std::vector<PrefillPiece> pieces;
-  std::vector<PrefillRound> rounds;
-};
-// query_start [seqs + 1]; rows [seqs], that the last token of each sequence sees.
-PrefillPlan plan_prefill(const std::int32_t* query_start, const std::int32_t* rows, std::int32_t seqs,
-                         std::int32_t chunk_rows);
 
 // What the kernels of one round see.
 struct PrefillRun {
@@ -42,14 +28,21 @@ struct PrefillRun {
   AttentionBatch batch;
   KvLayer kv;
   const PrefillPiece* pieces = nullptr;  // of this round, on the device
+  const PrefillTile* tiles = nullptr;    // of this round, on the device
+  std::int32_t* counter = nullptr;       // 0; of this round, on the device
   PrefillRound round = {};
   void* latents = nullptr;  // [chunk rows, latent + rope], all in the activation's type
   void* keys = nullptr;     // [chunk rows, heads * nope]
   void* values = nullptr;   // [chunk rows, heads * value]
 };
+// Rows of the chunk that belong to no piece become zeros.
 void launch_gather_latents(const PrefillRun& run, cudaStream_t stream);
+
+// Three forms: any width and type in plain loops; tensor cores from sm_80 on; Hopper's.
 void launch_expanded_attention_any(const PrefillRun& run, cudaStream_t stream);
 bool has_expanded_attention_mma(const PrefillRun& run);
 void launch_expanded_attention_mma(const PrefillRun& run, cudaStream_t stream);
+bool has_expanded_attention_sm90(const PrefillRun& run, const DeviceTraits& device);
+void launch_expanded_attention_sm90(const PrefillRun& run, const DeviceTraits& device, cudaStream_t stream);
 
 }  // namespace tessera::cuda

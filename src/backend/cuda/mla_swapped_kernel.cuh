@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(SwappedConfig<Rows, kN>::kThreads, 1)
       barrier_init(place.empty(s), 8);  // one arrival a warp, here and below
     }
     for (int parity = 0; parity < 2; ++parity) {
-      barrier_init(place.p_full(parity), 4);
+      barrier_init(place.p_full(parity), 128);  // one arrival a lane of the scorer
       barrier_init(place.p_empty(parity), 8);
       barrier_init(place.top_full(parity), 4);
     }

@@ -258,10 +258,10 @@ struct Scorer {
       }
     }
   }
+  // Every lane for what it has written itself: racecheck does not follow one that arrives for its warp.
   __device__ __forceinline__ void publish(int parity) const {
     fence_async_proxy();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(place.p_full(parity));
+    barrier_arrive(place.p_full(parity));
   }
   // A scored tile on its way to P.
   struct Pending {

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/mla_decode.h"
 
 namespace tessera::cuda {
 namespace {
@@ -36,8 +35,9 @@ CUtensorMap map_rows(const MlaRowMap& rows) {
   const cuuint64_t extent[4] = {chunk_bytes, count, static_cast<cuuint64_t>(rows.chunks),
                                 static_cast<cuuint64_t>(rows.outer)};
   const cuuint64_t stride[3] = {row_bytes, chunk_bytes, row_bytes * count};
-  const cuuint32_t box[4] = {static_cast<cuuint32_t>(rows.chunk_bytes), kMlaBlockSize,
-                             static_cast<cuuint32_t>(rows.box_chunks), 1};
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(rows.chunk_bytes),
+                             static_cast<cuuint32_t>(rows.box_rows), static_cast<cuuint32_t>(rows.box_chunks),
+                             1};
   const cuuint32_t step[4] = {1, 1, 1, 1};
   const CUtensorMapSwizzle swizzle = !rows.swizzled            ? CU_TENSOR_MAP_SWIZZLE_NONE
                                      : rows.chunk_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B

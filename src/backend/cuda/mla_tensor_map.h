@@ -1,4 +1,4 @@
-// Tensor maps over rows of queries or of the cache, for the copy engine of Hopper.
+// Tensor maps over rows of queries, of the cache, or of expanded keys, for the copy engine of Hopper.
 #pragma once
 
 #include <cuda.h>
@@ -7,8 +7,9 @@
 
 namespace tessera::cuda {
 
-// [outer, rows, row_bytes] as the copy engine sees it: [outer, chunks, rows, chunk_bytes]. A copy brings 64
-// rows of `box_chunks` neighbouring chunks, one chunk after the other. Coordinates: 0, row, chunk, outer.
+// [outer, rows, row_bytes] as the copy engine sees it: [outer, chunks, rows, chunk_bytes]. A copy brings
+// `box_rows` rows of `box_chunks` neighbouring chunks, one chunk after the other. Coordinates: 0, row, chunk,
+// outer.
 struct MlaRowMap {
   const void* data = nullptr;  // of the first chunk
   std::int64_t row_bytes = 0;
@@ -16,6 +17,7 @@ struct MlaRowMap {
   std::int64_t outer = 1;
   std::int32_t chunk_bytes = 128;
   std::int32_t chunks = 1;  // of a row, from `data` on
+  std::int32_t box_rows = 64;
   std::int32_t box_chunks = 1;
   bool swizzled = true;  // over chunk_bytes, 64 or 128
 };

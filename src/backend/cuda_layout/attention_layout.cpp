@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda_layout/mla_layout.h"
+#include "backend/cuda_layout/prefill_plan.h"
 #include "base/check.h"
 
 namespace tessera::cuda {
@@ -15,8 +16,6 @@ AttentionScratch attention_scratch(const Backend::Limits& limits, DType dtype, c
                                    bool batch_invariant) {
   AttentionScratch scratch;
   scratch.lse = static_cast<std::size_t>(limits.tokens * limits.heads) * 4;
-  const std::int64_t pieces = limits.seqs + limits.tokens + limits.kv_tokens;  // at most; some kilobytes
-  scratch.pieces = static_cast<std::size_t>(std::min<std::int64_t>(pieces, 1 << 16)) * sizeof(PrefillPiece);
   const bool is_mla = limits.value_dim > 0;
   if (!is_mla) return scratch;
   const PrefillShape shape{.heads = limits.heads,
@@ -24,6 +23,10 @@ AttentionScratch attention_scratch(const Backend::Limits& limits, DType dtype, c
                            .rope = 0,  // counted in key_dim
                            .latent = static_cast<std::int32_t>(limits.head_dim),
                            .value = static_cast<std::int32_t>(limits.value_dim)};
+  const auto seqs = static_cast<std::size_t>(std::min(limits.seqs, limits.tokens));
+  const auto tiles = static_cast<std::size_t>(limits.tokens) / kTileTokens + seqs;
+  const auto cuts = static_cast<std::size_t>(limits.kv_tokens / kChunkRows + 1);  // pieces of a sequence
+  scratch.prefill_plan = prefill_plan_bytes(seqs * cuts, tiles * cuts, seqs * cuts);
   scratch.chunk = static_cast<std::size_t>(kChunkRows) * chunk_row_bytes(shape, dtype);
   const std::int64_t blocks = (limits.kv_tokens + kMlaBlockSize - 1) / kMlaBlockSize;
   scratch.tables = static_cast<std::size_t>(std::min(limits.tokens, kTokensATable) * blocks) * 4;

@@ -9,17 +9,6 @@
 
 namespace tessera::cuda {
 
-// Rows [first_row, first_row + rows) of one sequence, expanded to rows [chunk_row, ...) of the chunk. A
-// sequence is cut at multiples of the chunk's size, so that what a token gets does not depend on the batch.
-struct PrefillPiece {
-  std::int32_t seq;
-  std::int32_t first_row;
-  std::int32_t rows;
-  std::int32_t chunk_row;
-  std::int32_t first_token;
-  std::int32_t tokens;
-};
-
 struct PrefillShape {
   std::int64_t heads = 0;
   std::int32_t nope = 0;
@@ -40,14 +29,14 @@ inline constexpr std::size_t kWorkspaceLimit = std::size_t{512} << 20;
 // Tokens of a ragged batch that get a block table of their own at a time.
 inline constexpr std::int64_t kTokensATable = 1024;
 
-struct AttentionScratch {     // bytes
-  std::size_t lse = 0;        // log-sum-exps that the caller does not want
-  std::size_t pieces = 0;     // PrefillPiece
-  std::size_t chunk = 0;      // expanded latents, keys and values
-  std::size_t tables = 0;     // block tables, one row a token
-  std::size_t workspace = 0;  // partial results of split sequences
+struct AttentionScratch {        // bytes
+  std::size_t lse = 0;           // log-sum-exps that the caller does not want
+  std::size_t prefill_plan = 0;  // PrefillPlan
+  std::size_t chunk = 0;         // expanded latents, keys and values
+  std::size_t tables = 0;        // block tables, one row a token
+  std::size_t workspace = 0;     // partial results of split sequences
 
-  std::size_t sum() const { return lse + pieces + chunk + tables + workspace; }
+  std::size_t sum() const { return lse + prefill_plan + chunk + tables + workspace; }
 };
 AttentionScratch attention_scratch(const Backend::Limits& limits, DType dtype, const DeviceTraits& device,
                                    bool batch_invariant);

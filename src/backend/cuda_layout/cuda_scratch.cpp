@@ -14,7 +14,7 @@ CudaScratch cuda_scratch(std::span<const Backend::Limits> reserved, const CudaSc
       const AttentionScratch one =
           attention_scratch(limits, choice.activation, choice.device, choice.batch_invariant);
       raise(most.attention.lse, one.lse);
-      raise(most.attention.pieces, one.pieces);
+      raise(most.attention.prefill_plan, one.prefill_plan);
       raise(most.attention.chunk, one.chunk);
       raise(most.attention.tables, one.tables);
       raise(most.attention.workspace, one.workspace);

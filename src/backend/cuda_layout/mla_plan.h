@@ -49,6 +49,18 @@ struct MlaPlanRule {
 
 TESSERA_HD inline std::int32_t mla_tiles(std::int32_t rows) { return rows > 0 ? (rows + 63) / 64 : 1; }
 
+// What a sequence covers of the line, and the tiles of one that covers `cost`. With fixed splits every piece
+// has its overhead: pieces of one length then cover the same, and equal parts of the line hold equally many.
+TESSERA_HD inline std::int32_t mla_cost(const MlaPlanRule& rule, std::int32_t tiles) {
+  const std::int32_t pieces = rule.fixed_tiles > 0 ? (tiles + rule.fixed_tiles - 1) / rule.fixed_tiles : 1;
+  return pieces * rule.overhead + tiles;
+}
+TESSERA_HD inline std::int32_t mla_tiles_of(const MlaPlanRule& rule, std::int32_t cost) {
+  if (rule.fixed_tiles == 0) return cost - rule.overhead;
+  const std::int32_t piece = rule.overhead + rule.fixed_tiles;
+  return cost / piece * rule.fixed_tiles + (cost % piece > 0 ? cost % piece - rule.overhead : 0);
+}
+
 // Slots of part p: 2 p for the piece with which it begins, 2 p + 1 for the one that it breaks off.
 inline constexpr std::int32_t kMlaSlotStep = 2;
 
@@ -68,19 +80,19 @@ TESSERA_HD inline std::int32_t mla_seq_at(const std::int32_t* prefix, std::int32
   return low;
 }
 
-// Cut number `index` of 0..parts. prefix as above, over overhead + tiles.
+// Cut number `index` of 0..parts. prefix as above, over mla_cost.
 TESSERA_HD inline MlaCut mla_even_cut(const MlaPlanRule& rule, const std::int32_t* prefix,
                                       std::int32_t index) {
   const std::int64_t total = prefix[rule.seqs];
   const std::int64_t position = total * index / rule.parts;
   if (position >= total) return {rule.seqs, 0};
   const std::int32_t seq = mla_seq_at(prefix, rule.seqs, position);
-  const std::int32_t tiles = prefix[seq + 1] - prefix[seq] - rule.overhead;
-  std::int32_t tile = static_cast<std::int32_t>(position - prefix[seq]) - rule.overhead;
+  const auto inside = static_cast<std::int32_t>(position - prefix[seq]);
   if (rule.fixed_tiles > 0) {
-    tile = tile > 0 ? tile / rule.fixed_tiles * rule.fixed_tiles : 0;
-    return {seq, tile};
+    return {seq, inside / (rule.overhead + rule.fixed_tiles) * rule.fixed_tiles};
   }
+  const std::int32_t tiles = mla_tiles_of(rule, prefix[seq + 1] - prefix[seq]);
+  const std::int32_t tile = inside - rule.overhead;
   // A rest shorter than an eighth of a part, and shorter than its own overhead, is not worth a split.
   const std::int64_t part = total / rule.parts;
   const std::int32_t least = static_cast<std::int32_t>(part / 8 < rule.overhead ? part / 8 : rule.overhead);
@@ -109,7 +121,7 @@ TESSERA_HD inline MlaCut mla_equal_cut(const MlaPlanRule& rule, const std::int32
   const std::int32_t pieces = mla_equal_pieces(rule);
   const std::int32_t seq = index / pieces;
   if (seq >= rule.seqs) return {rule.seqs, 0};
-  const std::int32_t tiles = prefix[seq + 1] - prefix[seq] - rule.overhead;
+  const std::int32_t tiles = mla_tiles_of(rule, prefix[seq + 1] - prefix[seq]);
   return {seq, static_cast<std::int32_t>(static_cast<std::int64_t>(tiles) * (index % pieces) / pieces)};
 }
 TESSERA_HD inline std::int32_t mla_equal_cost(const MlaPlanRule& rule, std::int32_t tiles) {

@@ -18,7 +18,7 @@ struct Plan {
 
 Plan plan(const MlaPlanRule& rule, const std::vector<std::int32_t>& rows) {
   std::vector<std::int32_t> prefix{0};
-  for (const std::int32_t r : rows) prefix.push_back(prefix.back() + rule.overhead + mla_tiles(r));
+  for (const std::int32_t r : rows) prefix.push_back(prefix.back() + mla_cost(rule, mla_tiles(r)));
   std::int32_t dearest_whole = 0;
   std::int32_t dearest_equal = 0;
   for (int p = 0; p < rule.parts; ++p)
@@ -156,6 +156,31 @@ TEST(MlaPlan, UnevenBatchesAreBalancedWithinTheOverhead) {
     longest = std::max(longest, tiles);
   }
   EXPECT_LE(longest, total / 132 + 1 + 2 * 5);
+}
+
+// Pieces were shared out by tiles alone: a part of 33 tiles got two pieces of 32, its neighbour none.
+TEST(MlaPlan, EqualFixedPiecesAreSharedOutEvenly) {
+  struct Case {
+    std::size_t seqs;
+    std::int32_t rows, most;  // pieces of a part
+  };
+  for (const Case& c : {Case{32, 8192, 1}, Case{128, 16384, 8}, Case{8, 32768, 1}, Case{128, 2048, 1},
+                        Case{1, 131072, 1}, Case{133, 2048, 2}, Case{3, 2049, 1}}) {
+    const Plan p = plan(rule(c.seqs, 132, 32), std::vector<std::int32_t>(c.seqs, c.rows));
+    const std::int32_t each = (mla_tiles(c.rows) + 31) / 32;  // pieces of a sequence
+    const auto place = [&](const MlaCut& cut) { return cut.seq * each + cut.tile / 32; };
+    for (const MlaPart& part : p.parts) {
+      EXPECT_LE(place(part.end) - place(part.begin), c.most)
+          << c.seqs << " sequences of " << c.rows << " rows";
+    }
+  }
+}
+
+TEST(MlaPlan, TilesFollowFromCost) {
+  for (const std::int32_t fixed : {0, 1, 7, 32}) {
+    const MlaPlanRule r = rule(1, 1, fixed);
+    for (std::int32_t tiles = 1; tiles < 200; ++tiles) EXPECT_EQ(mla_tiles_of(r, mla_cost(r, tiles)), tiles);
+  }
 }
 
 }  // namespace

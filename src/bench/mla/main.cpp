@@ -1,8 +1,10 @@
 // tessera-mla-bench: the table of decode attention against its bounds.
 //
-//   tessera-mla-bench [table] [search] [uneven] [portable] [math] [bf16] [fp8] [fp8_ds_mla] [only=ROW]
+//   tessera-mla-bench [table] [search] [uneven] [invariant] [portable] [math] [bf16] [fp8] [fp8_ds_mla]
+//   [only=ROW] tessera-mla-bench prefill
 //
-// math: products on e4m3, for fp8 rows.
+// math: products on e4m3, for fp8 rows. invariant: what batch-invariant mode costs. prefill: expanded
+// attention alone.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,8 +13,11 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "backend/cuda_layout/attention_layout.h"
+#include "bench/mla/expanded_bench.h"
 #include "bench/mla/mla_bench.h"
 
 namespace tessera::bench {
@@ -106,11 +111,39 @@ void print_uneven(const MlaBench& bench, KvFormat kv) {
   std::fflush(stdout);
 }
 
+// As the back-end's batch-invariant mode runs a batch: single tokens, split every so many tiles.
+void print_invariant(const MlaBench& bench, const Row& row, KvFormat kv) {
+  MlaBenchCase problem = even(row, kv);
+  const double planned = bench.time(problem, 20).median_us;
+  problem.fixed_split_tiles = cuda::kFixedSplitTiles;
+  problem.tokens_apart = true;
+  const double fixed = bench.time(problem, 20).median_us;
+  std::printf("%4d %7d %4d %2d  %-10s planner %8.1f us  batch-invariant %8.1f us  ratio %.3f\n", row.batch,
+              row.context, row.heads, row.q_tokens, std::string(name_of(kv)).c_str(), planned, fixed,
+              fixed / planned);
+  std::fflush(stdout);
+}
+
+void print_prefill() {
+  for (const auto& [tokens, context] : {std::pair{2048, 0}, {8192, 0}, {2048, 32768}, {512, 131072}}) {
+    for (const bool portable : {false, true}) {
+      const auto r = time_expanded({.tokens = tokens, .context = context, .portable = portable}, 10);
+      const double tflops = r.flops / r.median_us * 1e-6;
+      std::printf(
+          "prefill, 64 heads, %4d tokens after %6d, %-8s %9.1f us (%9.1f..%9.1f) %6.1f TFLOP/s %5.1f%%\n",
+          tokens, context, portable ? "portable" : "sm90", r.median_us, r.low_us, r.high_us, tflops,
+          100 * tflops / MlaCeilings{}.teraflops);
+      std::fflush(stdout);
+    }
+  }
+}
+
 int run(int argc, char** argv) {
   bool table = false;
   bool search = false;
   bool uneven = false;
   bool portable = false;
+  bool invariant = false;
   int only = -1;
   MlaBenchCase experiment;
   std::vector<KvFormat> formats;
@@ -122,7 +155,12 @@ int run(int argc, char** argv) {
       search = true;
     else if (word == "uneven")
       uneven = true;
-    else if (word == "math")
+    else if (word == "invariant")
+      invariant = true;
+    else if (word == "prefill" && argc == 2) {
+      print_prefill();
+      return 0;
+    } else if (word == "math")
       experiment.fp8_math = true;
     else if (word == "portable")
       portable = true;
@@ -144,8 +182,8 @@ int run(int argc, char** argv) {
       experiment.split_cost = std::atoi(argv[i] + 11);
     else {
       std::fprintf(stderr,
-                   "tessera-mla-bench: '%s'; expected table, search, uneven, portable, math, bf16, fp8, "
-                   "fp8_ds_mla or only=ROW\n",
+                   "tessera-mla-bench: '%s'; expected table, search, uneven, invariant, portable, math, "
+                   "bf16, fp8, fp8_ds_mla or only=ROW, or prefill alone\n",
                    argv[i]);
       return 2;
     }
@@ -161,6 +199,7 @@ int run(int argc, char** argv) {
   for (const KvFormat kv : formats) {
     for (int i = 0; i < static_cast<int>(std::size(kRows)); ++i) {
       if (only >= 0 && i != only) continue;
+      if (invariant) print_invariant(bench, kRows[i], kv);
       if (!table && !search && !portable) continue;
       MlaBenchCase problem = experiment;
       const MlaBenchCase row = even(kRows[i], kv);

@@ -1,39 +1,17 @@
 #include "bench/mla/mla_bench.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <random>
-#include <utility>
 
 #include "base/check.h"
+#include "bench/mla/event_times.h"
 #include "bench/mla/random_fill.h"
 
 namespace tessera::bench {
 namespace {
 
 using cuda::allocate_device;
-
-cuda::Event make_event() {
-  cudaEvent_t event = nullptr;
-  TS_CUDA(cudaEventCreate(&event));
-  return cuda::Event(event);
-}
-
-double elapsed_us(const cuda::Event& from, const cuda::Event& to) {
-  float milliseconds = 0.0F;
-  TS_CUDA(cudaEventElapsedTime(&milliseconds, from.get(), to.get()));
-  return 1e3 * milliseconds;
-}
-
-// Values at 10, 50 and 90 percent.
-std::array<double, 3> spread(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const auto at = [&](double share) {
-    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-  };
-  return {at(0.1), at(0.5), at(0.9)};
-}
 
 constexpr std::size_t kPoolBytes = std::size_t{6} << 30;
 constexpr double kCacheBytes = 60e6;  // L2 of an H200
@@ -80,14 +58,16 @@ double MlaBench::measured_copy_gbps() const {
 }
 
 MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
-  const auto seqs = static_cast<std::int32_t>(problem.lengths.size());
+  const std::int32_t apart = problem.tokens_apart ? problem.q_tokens : 1;  // rows of the table a sequence
+  const std::int32_t q_tokens = problem.q_tokens / apart;
+  const std::int32_t seqs = static_cast<std::int32_t>(problem.lengths.size()) * apart;
   const std::int32_t longest = *std::max_element(problem.lengths.begin(), problem.lengths.end());
   const std::int32_t max_blocks = std::max((longest + 63) / 64, 1);
   int device = 0;
   TS_CUDA(cudaGetDevice(&device));
   auto layout = cuda::mla_decode_layout({.kv = problem.kv,
                                          .seqs = seqs,
-                                         .q_tokens = problem.q_tokens,
+                                         .q_tokens = q_tokens,
                                          .heads = problem.heads,
                                          .max_blocks = max_blocks,
                                          .fixed_split_tiles = problem.fixed_split_tiles,
@@ -111,7 +91,7 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
     rows += length;
   }
   TS_CHECK(pages <= pool_pages, pages, pool_pages);
-  const std::int64_t tokens = std::int64_t{seqs} * problem.q_tokens;
+  const std::int64_t tokens = std::int64_t{seqs} * q_tokens;
   TS_CHECK(static_cast<std::size_t>(tokens * problem.heads * cuda::kMlaDim * 2) <= q_bytes_);
   result.bytes =
       static_cast<double>(rows * row_bytes + tokens * problem.heads * (cuda::kMlaDim + cuda::kMlaLatent) * 2);
@@ -132,8 +112,12 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
   for (std::size_t set = 0; set < static_cast<std::size_t>(sets); ++set) {
     for (std::size_t seq = 0; seq < problem.lengths.size(); ++seq) {
       for (std::int32_t b = 0; b < (problem.lengths[seq] + 63) / 64; ++b) {
-        tables[set * table_size + seq * static_cast<std::size_t>(max_blocks) + static_cast<std::size_t>(b)] =
-            order[page++];
+        for (std::int32_t token = 0; token < apart; ++token) {
+          const std::size_t row = seq * static_cast<std::size_t>(apart) + static_cast<std::size_t>(token);
+          tables[set * table_size + row * static_cast<std::size_t>(max_blocks) +
+                 static_cast<std::size_t>(b)] = order[page];
+        }
+        ++page;
       }
     }
   }
@@ -141,9 +125,12 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
 
   const auto device_tables = allocate_device(tables.size() * 4);
   TS_CUDA(cudaMemcpy(device_tables.get(), tables.data(), tables.size() * 4, cudaMemcpyHostToDevice));
-  const auto lengths = allocate_device(problem.lengths.size() * 4);
-  TS_CUDA(
-      cudaMemcpy(lengths.get(), problem.lengths.data(), problem.lengths.size() * 4, cudaMemcpyHostToDevice));
+  std::vector<std::int32_t> seen;  // [seqs], rows of the last query token
+  for (const std::int32_t length : problem.lengths) {
+    for (std::int32_t token = apart - 1; token >= 0; --token) seen.push_back(length - token);
+  }
+  const auto lengths = allocate_device(seen.size() * 4);
+  TS_CUDA(cudaMemcpy(lengths.get(), seen.data(), seen.size() * 4, cudaMemcpyHostToDevice));
   const auto workspace = allocate_device(layout->workspace_bytes);
   const auto out = allocate_device(static_cast<std::size_t>(tokens * problem.heads * cuda::kMlaLatent) * 2);
   const auto lse = allocate_device(static_cast<std::size_t>(tokens * problem.heads) * 4);

@@ -21,6 +21,7 @@ struct MlaBenchCase {
   KvFormat kv = KvFormat::kBF16;
   cuda::MlaKernel kernel = cuda::MlaKernel::kAuto;
   std::int32_t fixed_split_tiles = 0;
+  bool tokens_apart = false;  // every query token is a sequence of its own, over the same pages
   std::int32_t parts = 0;
   bool fp8_math = false;
   // Experiments: override what the layout chose. -1: leave it.

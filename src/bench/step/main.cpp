@@ -61,8 +61,10 @@ int run(int argc, char** argv) {
         {1, 16, 8192}));
   }
   if (wants("prefill")) {
+    print({bench.prefill({}, 2048)});
     print({bench.prefill({}, 8192)});
     print({bench.prefill({.context = 32768}, 2048)});
+    print({bench.prefill({.context = 131072}, 512)});
   }
   if (wants("small")) {
     print(bench.small_ops(1));
