@@ -157,6 +157,13 @@ class Backend {
   // not wait for the device. Null where the device has no such thing; then nothing has run.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
 
+  // What is enqueued between aside() and back() may run beside what is enqueued between back() and join():
+  // the two share memory only to read it. `rows`: of the activations; larger ones fill a device by
+  // themselves, and may then run in order. Devices that do one thing at a time do so.
+  virtual void aside(std::int64_t /*rows*/) {}
+  virtual void back() {}
+  virtual void join() {}
+
   // --- dense
   // ------------------------------------------------------------------------------------------------------------
   // out[t] = table[ids[t]]; ids [tokens] on the device. An id outside [first, first + table.out) gives zeros

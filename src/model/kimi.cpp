@@ -93,12 +93,18 @@ class Kimi final : public Decoder {
     const Tensor scores = scratch_.router_logits.row_range(0, x.rows);
     const Tensor ids = scratch_.expert_ids.row_range(0, x.rows);
     const Tensor weights = scratch_.expert_weights.row_range(0, x.rows);
+    const Tensor shared = scratch_.shared_out.row_range(0, x.rows);
+    const bool has_shared = config_.moe.shared_experts > 0;
+    if (has_shared) {
+      backend_.aside(x.rows);
+      run_gated_mlp(moe.shared, x, shared);
+      backend_.back();
+    }
     backend_.linear(x, moe.router, scores);
     backend_.route_experts(scores, moe.bias, routing_rule_, ids, weights);
     backend_.moe(x, ids, weights, moe.first_expert, moe.gate_up, moe.down, out);
-    if (config_.moe.shared_experts > 0) {
-      const Tensor shared = scratch_.shared_out.row_range(0, x.rows);
-      run_gated_mlp(moe.shared, x, shared);
+    if (has_shared) {
+      backend_.join();
       backend_.add(out, shared, out);
     }
   }

@@ -12,6 +12,7 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/growing_scratch.h"
+#include "backend/cuda/overlap.h"
 #include "backend/cuda/partial_attention.h"
 #include "backend/cuda/products.h"
 #include "backend/cuda/row_ops.h"
@@ -30,6 +31,12 @@ Stream make_stream(int device) {
   cudaStream_t stream = nullptr;
   TS_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   return Stream(stream);
+}
+
+Event make_event() {
+  cudaEvent_t event = nullptr;
+  TS_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return Event(event);
 }
 
 std::string device_name(int device) {
@@ -68,6 +75,9 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const CudaOptions& options)
       : options_(options),
         stream_(make_stream(options.device)),
+        side_(make_stream(options.device)),
+        forked_(make_event()),
+        joined_(make_event()),
         traits_(traits_of(options.device)),
         name_("cuda:" + std::to_string(options.device) + " (" + device_name(options.device) +
               (options.exact ? ", f32)" : ", bf16)")),
@@ -162,6 +172,28 @@ class CudaBackend final : public Backend {
     cudaGraphExec_t executable = nullptr;
     TS_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));
     return std::make_unique<GraphRecording>(GraphExec(executable), stream_.get(), wait_, attention_);
+  }
+
+  void aside(std::int64_t rows) override {
+    if (rows > kMostRowsAside) return;
+    enter();
+    TS_CUDA(cudaEventRecord(forked_.get(), stream_.get()));
+    TS_CUDA(cudaStreamWaitEvent(side_.get(), forked_.get(), 0));
+    std::swap(stream_, side_);
+    is_forked_ = true;
+    starts_late() = true;
+  }
+  void back() override {
+    if (!is_forked_) return;
+    TS_CUDA(cudaEventRecord(joined_.get(), stream_.get()));
+    std::swap(stream_, side_);
+    starts_late() = false;
+  }
+  void join() override {
+    if (!is_forked_) return;
+    is_forked_ = false;
+    TS_CUDA(cudaStreamWaitEvent(stream_.get(), joined_.get(), 0));
+    starts_late() = true;
   }
 
   void embed(const std::int32_t* ids, const Weight& table, std::int64_t first, const Tensor& out) override {
@@ -437,8 +469,15 @@ class CudaBackend final : public Backend {
     if (lse.data != nullptr) check_f32(lse, tokens, heads);
   }
 
+  // Rows whose products use no scratch, so that two may run at a time.
+  static constexpr std::int64_t kMostRowsAside = 16;
+
   CudaOptions options_;
   Stream stream_;
+  Stream side_;  // between aside() and back() the two have changed places
+  Event forked_;
+  Event joined_;
+  bool is_forked_ = false;
   DeviceTraits traits_;
   std::string name_;
   BufferCount count_;

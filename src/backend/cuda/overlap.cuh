@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/overlap.h"
 
 namespace tessera::cuda {
 
@@ -24,23 +24,6 @@ __device__ __forceinline__ void wait_for_previous() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-}
-
-// Whether the current device overlaps kernels.
-inline bool kernels_overlap() {
-  struct Known {
-    int device = -1;
-    bool overlap = false;
-  };
-  thread_local Known known;
-  int device = 0;
-  TS_CUDA(cudaGetDevice(&device));
-  if (device != known.device) {
-    int major = 0;
-    TS_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    known = {device, major >= 9};
-  }
-  return known.overlap;
 }
 
 struct LaunchShape {
@@ -61,7 +44,8 @@ void launch_early(void (*kernel)(Parameters...), const LaunchShape& shape, cudaS
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = kernels_overlap() ? 1 : 0;
+  config.numAttrs = kernels_overlap() && !starts_late() ? 1 : 0;
+  starts_late() = false;
   TS_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 

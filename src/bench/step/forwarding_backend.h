@@ -45,6 +45,10 @@ class ForwardingBackend : public Backend {
     return inner_->record(work);
   }
 
+  void aside(std::int64_t rows) override { inner_->aside(rows); }
+  void back() override { inner_->back(); }
+  void join() override { inner_->join(); }
+
   void embed(const std::int32_t* ids, const Weight& table, std::int64_t first, const Tensor& out) override {
     inner_->embed(ids, table, first, out);
   }

@@ -276,8 +276,8 @@ class Bench {
       sum += last[p].us = median(us[p]);
       calls += last[p].calls;
     }
-    // A device that queues its work is slower where every call is waited for, by about the same each: that much
-    // is taken off again, and the parts add up to the step.
+    // A device that queues its work is slower where every call is waited for, by about the same each: that
+    // much is taken off again, and the parts add up to the step.
     const double wait_us = std::max(0.0, sum - cost.us) / calls;
     for (std::size_t p = 0; p < kStepParts; ++p) {
       if (last[p].calls == 0) continue;

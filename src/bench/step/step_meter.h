@@ -58,6 +58,17 @@ class StepMeter final : public ForwardingBackend {
   WeightStack prepare_stack_f32(WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in,
                                 std::span<const float> values) override;
 
+  // In order while it measures.
+  void aside(std::int64_t rows) override {
+    if (!is_measuring_) inner_->aside(rows);
+  }
+  void back() override {
+    if (!is_measuring_) inner_->back();
+  }
+  void join() override {
+    if (!is_measuring_) inner_->join();
+  }
+
   void embed(const std::int32_t* ids, const Weight& table, std::int64_t first, const Tensor& out) override;
   void rms_norm(const Tensor& x, const VectorWeight& weight, float eps, const Tensor& out) override;
   void add_rms_norm(const Tensor& residual, const Tensor& delta, const VectorWeight& weight, float eps,
