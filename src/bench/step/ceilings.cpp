@@ -49,6 +49,12 @@ double copy_gb_s(Backend& backend) {
          });
 }
 
+// A matrix read once, for one row of x.
+double stream_gb_s(OpBench& bench) {
+  const OpResult stream = bench.linear({.name = "stream", .out = 65536, .in = 8192}, {1}).front();
+  return stream.bytes / stream.low_us * 1e-3;
+}
+
 }  // namespace
 
 Ceilings measure_ceilings(Backend& backend, int cpu_threads) {
@@ -57,7 +63,8 @@ Ceilings measure_ceilings(Backend& backend, int cpu_threads) {
   OpBench bench(backend);
   const OpResult product =
       bench.linear({.name = "product", .out = side, .in = side}, {is_cpu ? 256 : 8192}).front();
-  return {.read_gb_s = is_cpu ? cpu_read_gb_s(backend, cpu_threads) : copy_gb_s(backend),
+  return {.read_gb_s =
+              is_cpu ? cpu_read_gb_s(backend, cpu_threads) : std::max(copy_gb_s(backend), stream_gb_s(bench)),
           .tflop_s = product.flops / product.low_us * 1e-6};
 }
 
