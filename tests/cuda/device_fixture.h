@@ -78,19 +78,26 @@ class OnGpu : public testing::TestWithParam<bool> {
     return poisoned(gpu_->activation_dtype(), rows, cols, stride);
   }
   std::vector<float> download(const Tensor& t) {
-    std::vector<float> host;
+    if (t.size() == 0) return {};
+    const std::int64_t size = bytes_of(t.dtype);
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(((t.rows - 1) * t.stride + t.cols) * size));
     gpu_->synchronise();
+    gpu_->copy_to_host(bytes.data(), t.data, bytes.size());
+    gpu_->synchronise();
+    std::vector<float> host;
+    host.reserve(static_cast<std::size_t>(t.size()));
     for (std::int64_t r = 0; r < t.rows; ++r) {
-      if (t.dtype == DType::kBF16) {
-        std::vector<BF16> row(static_cast<std::size_t>(t.cols));
-        gpu_->copy_to_host(row.data(), t.row_range(r, 1).data, row.size() * 2);
-        gpu_->synchronise();
-        for (const BF16 x : row) host.push_back(static_cast<float>(x));
-      } else {
-        std::vector<float> row(static_cast<std::size_t>(t.cols));
-        gpu_->copy_to_host(row.data(), t.row_range(r, 1).data, row.size() * 4);
-        gpu_->synchronise();
-        host.insert(host.end(), row.begin(), row.end());
+      const unsigned char* row = bytes.data() + r * t.stride * size;
+      for (std::int64_t c = 0; c < t.cols; ++c) {
+        if (t.dtype == DType::kBF16) {
+          BF16 x;
+          std::memcpy(&x, row + 2 * c, 2);
+          host.push_back(static_cast<float>(x));
+        } else {
+          float x = 0;
+          std::memcpy(&x, row + 4 * c, 4);
+          host.push_back(x);
+        }
       }
     }
     return host;

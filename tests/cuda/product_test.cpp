@@ -22,6 +22,8 @@ OwnedMatrix matrix_for(Random& random, WeightFormat format, std::int64_t out, st
   return m;
 }
 
+std::int64_t padded_to_8(std::int64_t count) { return (count + 7) / 8 * 8; }
+
 TEST_P(Products, EveryFormatShapeAndNumberOfRowsAgrees) {
   struct Shape {
     std::int64_t out, in;
@@ -52,18 +54,73 @@ TEST_P(Products, EveryFormatShapeAndNumberOfRowsAgrees) {
   }
 }
 
-TEST_P(Products, ManyRowsOfATallMatrixAgree) {
-  for (const WeightFormat format : kFormats) {
-    const OwnedMatrix m = matrix_for(random_, format, 4100, 256, exact());
+// Tiles of the many-row forms that are full, that are not, and that hold one row; widths that no tile
+// divides.
+TEST_P(Products, ManyRowsAgreeInEveryForm) {
+  struct Shape {
+    std::int64_t out, in;
+  };
+  constexpr std::int64_t kMost = 700;
+  for (const bool portable : {false, true}) {
+    if (portable && exact()) continue;  // the plain form has no other
+    gpu_ = make({.exact = exact(), .portable = portable});
+    for (const WeightFormat format : kFormats) {
+      const std::int64_t odd = format == WeightFormat::kInt4Group32 ? 544 : 520;
+      for (const Shape s : {Shape{417, odd}, {640, 1536}, {4100, 256}}) {
+        const OwnedMatrix m = matrix_for(random_, format, s.out, s.in, exact());
+        const Weight here = gpu_->prepare({&m.view, 1});
+        const Weight there = cpu_->prepare({&m.view, 1});
+        std::vector<float> x = values(kMost * s.in);
+        std::vector<float> all(static_cast<std::size_t>(kMost * s.out));
+        cpu_->linear(rows_of(x, kMost, s.in), there, rows_of(all, kMost, s.out));
+        const Tensor in = upload_rows(x, kMost, s.in, s.in + 8);
+        for (const std::int64_t rows : {33, 64, 65, 96, 97, 127, 128, 129, 193, 257, 700}) {
+          if ((portable || exact()) && rows != 65 && rows != 700) continue;
+          const std::vector<float> want(all.begin(), all.begin() + rows * s.out);
+          for (const std::int64_t stride : {s.out, s.out + 5, padded_to_8(s.out)}) {
+            const Tensor wide = poisoned(DType::kF32, rows, s.out, stride);
+            gpu_->linear(in.row_range(0, rows), here, wide);
+            EXPECT_EQ(far_row(download(wide), want, s.out, 2e-5), "")
+                << name_of(format) << ' ' << s.out << " x " << s.in << ", rows " << rows;
+            const Tensor narrow = result(rows, s.out, stride);
+            gpu_->linear(in.row_range(0, rows), here, narrow);
+            const std::vector<float> got = download(narrow);
+            EXPECT_EQ(far_row(got, want, s.out, bound(4e-3, 2e-5)), "")
+                << name_of(format) << ' ' << s.out << " x " << s.in << ", rows " << rows << ", stride "
+                << stride;
+            const Tensor again = result(rows, s.out, stride);
+            gpu_->linear(in.row_range(0, rows), here, again);
+            EXPECT_EQ(download(again), got) << "two runs differ";
+          }
+        }
+      }
+    }
+  }
+}
+
+// The many-row form on Hopper multiplies int4 in f16, whose range is small.
+TEST_P(Products, Int4ScalesAndRowsOfAnySizeAgree) {
+  constexpr std::int64_t kOut = 200, kIn = 256, kRows = 130;
+  for (const int exponent : {-60, 0, 40}) {
+    OwnedMatrix m = random_matrix(random_, WeightFormat::kInt4Group32, kOut, kIn);
+    auto* scales = reinterpret_cast<BF16*>(m.scale.data());
+    for (std::size_t i = 0; i < m.scale.size() / 2; ++i) {
+      scales[i] =
+          BF16(std::ldexp(static_cast<float>(scales[i]), exponent + static_cast<int>(random_.whole(-9, 9))));
+    }
     const Weight here = gpu_->prepare({&m.view, 1});
     const Weight there = cpu_->prepare({&m.view, 1});
-    const std::int64_t rows = 700;
-    std::vector<float> x = values(rows * 256);
-    std::vector<float> want(static_cast<std::size_t>(rows * 4100));
-    cpu_->linear(rows_of(x, rows, 256), there, rows_of(want, rows, 4100));
-    const Tensor wide = poisoned(DType::kF32, rows, 4100);
-    gpu_->linear(upload_rows(x, rows, 256), here, wide);
-    EXPECT_EQ(far_row(download(wide), want, 4100, 2e-5), "") << name_of(format);
+    std::vector<float> x = values(kRows * kIn);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const int of_row = static_cast<int>(i / kIn % 3) * 60 - 60;
+      x[i] = std::ldexp(x[i], of_row + static_cast<int>(random_.whole(-9, 9)));
+    }
+    for (std::size_t i = 0; i < kIn; ++i) x[5 * kIn + i] = 0;
+    std::vector<float> want(kRows * kOut);
+    cpu_->linear(rows_of(x, kRows, kIn), there, rows_of(want, kRows, kOut));
+    const Tensor out = poisoned(DType::kF32, kRows, kOut);
+    gpu_->linear(upload_rows(x, kRows, kIn), here, out);
+    EXPECT_EQ(far_row(download(out), want, kOut, 2e-5), "") << "scales of 2^" << exponent;
   }
 }
 
@@ -121,7 +178,7 @@ TEST_P(Products, ColumnCutsKeepTheirScales) {
 
 TEST_P(Products, EachHeadMeetsItsOwnMatrix) {
   for (const std::int64_t heads : {1, 4, 8, 12, 16, 64, 128}) {
-    for (const std::int64_t rows : {1, 5, 33, 130}) {
+    for (const std::int64_t rows : {1, 5, 33, 130, 300}) {
       const std::int64_t in = 128, out = 20, x_stride = 192, y_stride = 24;
       std::vector<float> w = values(heads * out * in, 0.1F);
       const WeightStack here = gpu_->prepare_stack_f32(WeightFormat::kF32, heads, out, in, w);

@@ -79,6 +79,10 @@ void with_activation(DType dtype, const F& body) {
   }
 }
 
+__device__ __forceinline__ float power_of_two(int exponent) {  // -126 to 127
+  return __int_as_float((exponent + 127) << 23);
+}
+
 // The sum over a warp, the same in every lane.
 __device__ __forceinline__ float warp_sum(float x) {
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffU, x, step);

@@ -85,7 +85,9 @@ class CudaBackend final : public Backend {
         weights_(stream_.get(), options.exact),
         attention_(stream_.get(), wait_, traits_,
                    {.batch_invariant = options.batch_invariant, .portable = options.portable}),
-        sampler_(stream_.get(), wait_) {}
+        sampler_(stream_.get(), wait_) {
+    if (traits_.capability == 90 && !options.portable) hopper_ = many_device(traits_.multiprocessors);
+  }
 
   DeviceStream& device_stream() { return wait_; }
 
@@ -386,8 +388,8 @@ class CudaBackend final : public Backend {
                  .gate_up = tiled(gate_up),
                  .down = tiled(down),
                  .out = out},
-                experts_.at_least(bytes), bytes, {.batch_invariant = options_.batch_invariant},
-                stream_.get());
+                experts_.at_least(bytes), bytes,
+                {.batch_invariant = options_.batch_invariant, .hopper = hopper()}, stream_.get());
   }
 
   void sample(const Tensor& logits, std::span<const SamplingRow> rows,
@@ -430,7 +432,7 @@ class CudaBackend final : public Backend {
         {&limits, 1},
         {.device = traits_, .activation = activation_dtype(), .batch_invariant = options_.batch_invariant});
     if (limits.heads > 0) attention_.reserve(scratch.attention, limits);
-    if (limits.top_k > 0) experts_.at_least(scratch.experts);
+    experts_.at_least(scratch.experts);
     if (limits.vocab > 0) {
       sampler_.reserve(limits.vocab, limits.kv_tokens);
       argmax_.at_least(scratch.argmax);
@@ -454,8 +456,12 @@ class CudaBackend final : public Backend {
     const std::int64_t bytes = weight.bytes;
     return count_.count_storage(std::move(weight), bytes, &DeviceMemory::weights);
   }
-  ProductChoice choice() const {
-    return {.multiprocessors = traits_.multiprocessors, .batch_invariant = options_.batch_invariant};
+  const ManyDevice* hopper() const { return hopper_ ? &*hopper_ : nullptr; }
+  ProductChoice choice() {
+    return {.multiprocessors = traits_.multiprocessors,
+            .batch_invariant = options_.batch_invariant,
+            .hopper = hopper(),
+            .order = &experts_};
   }
   void check_activation(const Tensor& tensor, std::int64_t rows, std::int64_t cols) const {
     TS_CHECK(tensor.dtype == activation_dtype(), name_of(tensor.dtype), name_of(activation_dtype()));
@@ -479,6 +485,7 @@ class CudaBackend final : public Backend {
   Event joined_;
   bool is_forked_ = false;
   DeviceTraits traits_;
+  std::optional<ManyDevice> hopper_;  // where its products are used
   std::string name_;
   BufferCount count_;
   StreamWait wait_;

@@ -22,7 +22,8 @@ struct CudaOptions {
   // Only forms whose sums run in one order whatever else is in the batch. mla_prefill is not among them; the
   // engine's batch-invariant mode does not use it.
   bool batch_invariant = false;
-  // mla_prefill only in forms that run on every card since sm_80: to test these on a card that has its own.
+  // Products of many rows and mla_prefill only in forms that run on every card since sm_80: to test these on
+  // a card that has its own.
   bool portable = false;
   // How long the device may take for what the host waits for; 0: as long as it takes. With several ranks: a
   // peer that does not come would keep it for ever.

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/product.h"
+#include "backend/cuda/product_many_sm90.h"
 
 namespace tessera::cuda {
 
@@ -25,9 +26,11 @@ struct ExpertScratch {
   std::int32_t* pair_place = nullptr;  // [tokens, top_k] where a pair was sorted to; -1: not on this rank
   ProductItem* items = nullptr;        // [item limit]
   std::int32_t* item_count = nullptr;  // [1]
-  void* gate_up = nullptr;             // [pairs, 2 * width], only of shapes that cannot be fused
-  void* hidden = nullptr;              // [pairs, width]
-  void* parts = nullptr;               // [pairs, hidden]
+  std::int32_t* pair_count = nullptr;  // [1] on this rank
+  float* pair_scale = nullptr;         // [pairs] what rows of x were divided by
+  void* gate_up = nullptr;  // [pairs, 2 * width], of shapes that cannot be fused; or hidden in another order
+  void* hidden = nullptr;   // [pairs, width]
+  void* parts = nullptr;    // [pairs, hidden]
 };
 
 struct ExpertCall {
@@ -37,7 +40,8 @@ struct ExpertCall {
   Tensor out;
 };
 struct ExpertOptions {
-  bool batch_invariant = false;  // always the form whose sums do not depend on the number of tokens
+  bool batch_invariant = false;        // always the form whose sums do not depend on the number of tokens
+  const ManyDevice* hopper = nullptr;  // compute capability 9.0: its many-row form is used
 };
 void run_experts(const ExpertCall& call, void* scratch, std::size_t scratch_bytes,
                  const ExpertOptions& options, cudaStream_t stream);

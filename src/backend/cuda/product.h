@@ -37,7 +37,9 @@ struct Product {
   // One token: item i is its i-th choice, without a list. few only.
   const std::int32_t* ids = nullptr;  // [item_limit] experts
   std::int32_t first_expert = 0;
-  bool same_x = false;  // every item meets row 0 of x
+  // Many on Hopper: rows of x in wgmma order were divided by these powers of two; null: by none.
+  const float* x_scale = nullptr;  // [rows]
+  bool same_x = false;             // every item meets row 0 of x
   // The list or the ids may be the work of the kernel right before this one. False where the kernel before is
   // a product over the same list, which has waited for them: then weights are loaded while it drains. few
   // only.

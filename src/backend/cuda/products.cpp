@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/cuda/order_rows.h"
+
 namespace tessera::cuda {
 namespace {
 
@@ -18,7 +20,40 @@ TiledWeight as_one(const TiledWeight& w, std::int64_t x_head_stride, std::int64_
   return one;
 }
 
+bool takes_wgmma(const Product& p, const ProductChoice& choice) {
+  if (choice.hopper == nullptr || choice.batch_invariant || p.rows <= kFewRows) return false;
+  if (!takes_wgmma_order(p.weight.format)) return true;
+  return (p.weight.count == 1 || p.x_matrix_stride == 0) && choice.order != nullptr;
+}
+
+void run_wgmma(const Product& p, const ProductChoice& choice, cudaStream_t stream) {
+  if (!takes_wgmma_order(p.weight.format)) return launch_product_many_sm90(p, *choice.hopper, stream);
+  const std::int64_t cols = padded(p.weight.in, 32);
+  const std::int64_t most = std::min<std::int64_t>(p.rows, kOrderedRows);
+  auto* scales = static_cast<float*>(choice.order->at_least(ordered_bytes(most, cols)));
+  void* ordered = scales + padded(most, 64);
+  for (std::int64_t first = 0; first < p.rows; first += most) {
+    Product slice = p;
+    slice.rows = static_cast<std::int32_t>(std::min(most, p.rows - first));
+    slice.x = ordered;
+    slice.x_stride = cols;
+    slice.x_scale = takes_scaled_rows(p.weight.format) ? scales : nullptr;
+    slice.y = static_cast<std::byte*>(p.y) + first * p.y_stride * bytes_of(p.y_dtype);
+    launch_order_rows({.x = static_cast<const std::byte*>(p.x) + first * p.x_stride * bytes_of(p.x_dtype),
+                       .x_stride = p.x_stride,
+                       .rows = slice.rows,
+                       .cols = p.weight.in,
+                       .y = ordered,
+                       .y_stride = cols,
+                       .wgmma_order = true,
+                       .y_scale = takes_scaled_rows(p.weight.format) ? scales : nullptr},
+                      stream);
+    launch_product_many_sm90(slice, *choice.hopper, stream);
+  }
+}
+
 void launch_tiled(const Product& product, const ProductChoice& choice, cudaStream_t stream) {
+  if (takes_wgmma(product, choice)) return run_wgmma(product, choice, stream);
   const TiledWeight& w = product.weight;
   const std::int64_t rows = product.rows;
   const std::int64_t many_blocks = (w.out + 255) / 256 * w.count * ((rows + kManyRows - 1) / kManyRows);

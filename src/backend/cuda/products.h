@@ -5,14 +5,19 @@
 
 #include <cstdint>
 
+#include "backend/cuda/growing_scratch.h"
 #include "backend/cuda/product.h"
+#include "backend/cuda/product_many_sm90.h"
 #include "tensor/tensor.h"
 
 namespace tessera::cuda {
 
 struct ProductChoice {
   int multiprocessors = 1;
-  bool batch_invariant = false;  // only sums in one order whatever the number of rows
+  bool batch_invariant = false;        // only sums in one order whatever the number of rows
+  const ManyDevice* hopper = nullptr;  // compute capability 9.0: its many-row form is used
+  // For x in the order of wgmma, of formats that need it; null: they do without wgmma.
+  GrowingScratch* order = nullptr;
 };
 
 // out[t, h] = W[h] x[t, h]; strides between heads in elements. One matrix: a plain product.

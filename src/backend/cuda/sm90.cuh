@@ -70,18 +70,41 @@ __device__ inline bool named_any(int id, int threads, bool mine) {
   return any != 0;
 }
 
+// --- clusters of blocks: all their threads meet; shared memory of block `rank` at the place that `address`
+// is of this one's
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+__device__ inline float4 load_of_cluster(std::uint32_t address, int rank) {
+  float4 value;
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+      "}\n"
+      : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+      : "r"(address), "r"(rank)
+      : "memory");
+  return value;
+}
+
 // --- ordering between ordinary accesses to shared memory and those of the tensor cores and the copy engine
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // --- bulk tensor copies, global to shared, completing bytes on an mbarrier
-__device__ inline void copy_tile(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int row,
-                                 int chunk, int outer) {
+__device__ inline void copy_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int at_0,
+                                int at_1, int at_2, int at_3) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
       "%6}], "
       "[%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(0), "r"(row), "r"(chunk), "r"(outer)
+      "l"(map), "r"(barrier), "r"(at_0), "r"(at_1), "r"(at_2), "r"(at_3)
       : "memory");
+}
+__device__ inline void copy_tile(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int row,
+                                 int chunk, int outer) {
+  copy_box(to, map, barrier, 0, row, chunk, outer);
 }
 
 // --- wgmma groups
@@ -105,6 +128,14 @@ __device__ inline std::uint64_t wgmma_operand(std::uint32_t address, std::uint32
 __device__ inline std::uint64_t wgmma_operand_64(std::uint32_t address) {
   return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) | std::uint64_t{1} << 16 |
          static_cast<std::uint64_t>(8 * 64 >> 4) << 32 | std::uint64_t{2} << 62;
+}
+
+// The same without swizzling, for 8 rows x 16 bytes that lie together: `along_k` bytes to the next such piece
+// in the direction of k, `group` bytes to the next 8 rows.
+__device__ inline std::uint64_t wgmma_operand_pieces(std::uint32_t address, std::uint32_t along_k,
+                                                     std::uint32_t group) {
+  return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) |
+         static_cast<std::uint64_t>(along_k >> 4) << 16 | static_cast<std::uint64_t>(group >> 4) << 32;
 }
 
 // The descriptor of what lies `bytes` further: an addition in the low half only, where addresses are.
@@ -131,6 +162,16 @@ __device__ __forceinline__ float load_shared(std::uint32_t address) {
 __device__ __forceinline__ float2 load_shared_2(std::uint32_t address) {
   float2 value;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ std::uint32_t load_shared_word(std::uint32_t address) {
+  std::uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ uint2 load_shared_pair(std::uint32_t address) {
+  uint2 value;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(address) : "memory");
   return value;
 }
 __device__ __forceinline__ uint4 load_shared_4(std::uint32_t address) {

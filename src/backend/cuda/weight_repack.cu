@@ -1,7 +1,7 @@
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/device.h"
-#include "backend/cuda_layout/weight_layout.h"
 #include "backend/cuda/weight_repack.h"
+#include "backend/cuda_layout/weight_layout.h"
 #include "base/check.h"
 
 namespace tessera::cuda {
@@ -54,8 +54,10 @@ __global__ void repack_kernel(RepackRows w) {
       *reinterpret_cast<std::uint32_t*>(to + int4_word_offset(row, col, w.padded_cols)) = word;
       if (col % 32 == 0) {
         const bf16 scale = static_cast<const bf16*>(w.scale)[from_row * w.scale_cols + col / 32];
-        static_cast<bf16*>(w.to_scale)[int4_scale_index(row, col, w.padded_cols)] =
-            narrow<bf16>(widen(scale) * kInt4ScaleUp);
+        const bf16 stored = narrow<bf16>(widen(scale) * kInt4ScaleUp);
+        static_cast<bf16*>(w.to_scale)[int4_scale_index(row, col, w.padded_cols)] = stored;
+        const std::uint32_t size = __bfloat16_as_ushort(stored) & 0x7fffU;
+        if (size > *static_cast<volatile std::uint32_t*>(w.largest_scale)) atomicMax(w.largest_scale, size);
       }
       return;
     }

@@ -22,6 +22,7 @@ struct RepackRows {
   bool to_bf16 = false;               // f32 rows are rounded and tiled
   void* to_data = nullptr;
   void* to_scale = nullptr;
+  std::uint32_t* largest_scale = nullptr;  // int4: raised where a scale is larger
 };
 void launch_repack(const RepackRows& work, cudaStream_t stream);
 

@@ -44,8 +44,12 @@ void copy_rows(void* to, const void* from, std::int64_t from_stride, std::int64_
 TiledWeight view(const void* data, const void* scale, WeightFormat format, std::int64_t count,
                  std::int64_t out, std::int64_t in) {
   const WeightBytes bytes = weight_bytes(format, out, in);
+  const bool int4 = format == WeightFormat::kInt4Group32;
   return {.data = data,
           .scale = scale,
+          .largest_scale = int4 ? reinterpret_cast<const std::uint32_t*>(
+                                      static_cast<const std::byte*>(scale) + count * bytes.scale)
+                                : nullptr,
           .format = format,
           .out = static_cast<std::int32_t>(out),
           .in = static_cast<std::int32_t>(in),
@@ -90,7 +94,7 @@ WeightStack WeightStore::empty(WeightFormat format, std::int64_t count, std::int
   stack.count = count;
   stack.out = out;
   stack.in = in;
-  stack.bytes = count * (bytes.data + bytes.scale);
+  stack.bytes = stack_bytes(format, count, out, in);
   stack.storage = allocate_zeroed(static_cast<std::size_t>(stack.bytes));
   stack.data = stack.storage.get();
   if (bytes.scale > 0) stack.scale = static_cast<const std::byte*>(stack.data) + count * bytes.data;
@@ -120,7 +124,8 @@ void WeightStore::fill_rows(const WeightStack& stack, std::int64_t index, std::i
                  .padded_cols = to.padded_in,
                  .to_bf16 = stack.format == WeightFormat::kBF16,
                  .to_data = base + index * to.data_stride,
-                 .to_scale = base + stack.count * to.data_stride + index * to.scale_stride},
+                 .to_scale = base + stack.count * to.data_stride + index * to.scale_stride,
+                 .largest_scale = const_cast<std::uint32_t*>(to.largest_scale)},
                 stream_);
   TS_CUDA(cudaStreamSynchronize(stream_));  // the staging memory and the caller's view are free again
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/cuda_layout/weight_layout.h"
+
 namespace tessera::cuda {
 
 CudaScratch cuda_scratch(std::span<const Backend::Limits> reserved, const CudaScratchChoice& choice) {
@@ -25,6 +27,9 @@ CudaScratch cuda_scratch(std::span<const Backend::Limits> reserved, const CudaSc
                                  .width = (limits.gate_up > 0 ? limits.gate_up : limits.width) / 2,
                                  .hidden = limits.hidden > 0 ? limits.hidden : limits.width};
       raise(most.experts, expert_layout(experts, choice.activation).bytes);
+    }
+    if (choice.device.capability == 90 && choice.activation == DType::kBF16 && !choice.batch_invariant) {
+      raise(most.experts, ordered_bytes(std::min(limits.tokens, kOrderedRows), padded(limits.width, 32)));
     }
     if (limits.vocab > 0) {
       vocab = std::max(vocab, limits.vocab);

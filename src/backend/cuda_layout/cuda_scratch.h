@@ -13,7 +13,7 @@ namespace tessera::cuda {
 
 struct CudaScratch {
   AttentionScratch attention;
-  std::size_t experts = 0;
+  std::size_t experts = 0;  // and, between their calls, rows of x in another order of columns
   std::size_t argmax = 0;
   SamplerLayout sampler;
 

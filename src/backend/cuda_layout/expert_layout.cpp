@@ -16,6 +16,8 @@ ExpertLayout expert_layout(const ExpertLimits& limits, DType dtype) {
   take(layout.pair_place, pairs * 4);
   take(layout.items, pairs * static_cast<std::int64_t>(sizeof(ProductItem)));
   take(layout.item_count, 4);
+  take(layout.pair_count, 4);
+  take(layout.pair_scale, pairs * 4);
   take(layout.gate_up, pairs * 2 * limits.width * size);
   take(layout.hidden, pairs * limits.width * size);
   take(layout.parts, pairs * limits.hidden * size);

@@ -30,11 +30,22 @@ struct ExpertLayout {  // offsets in bytes
   std::size_t pair_place = 0;
   std::size_t items = 0;
   std::size_t item_count = 0;
+  std::size_t pair_count = 0;
+  std::size_t pair_scale = 0;
   std::size_t gate_up = 0;
   std::size_t hidden = 0;
   std::size_t parts = 0;
   std::size_t bytes = 0;  // of all
 };
+
+// Rows of x of a product that are put into the order of wgmma at a time (backend/cuda/product_many_sm90.h):
+// what the L2 cache still has when they are read.
+inline constexpr std::int64_t kOrderedRows = 2048;
+// With what each row was divided by.
+constexpr std::size_t ordered_bytes(std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>((rows + 63) / 64 * 64 * 4 + rows * cols * 2);
+}
+
 ExpertLayout expert_layout(const ExpertLimits& limits, DType dtype);
 
 }  // namespace tessera::cuda

@@ -14,7 +14,9 @@
 // Rows are padded to a multiple of 16, columns to a multiple of 128. Scales of the padding are 0.
 //   fp8 scales   f32  [rows / 8][cols / 128][8]: each row has its own copy of its block's scale
 //   int4 scales  bf16 [rows / 8][cols / 128][8][4]: of the four groups of 32 columns, times kInt4ScaleUp
-// f32 matrices (only where activations are f32) are plain [rows, cols].
+// Behind the int4 scales of a stack lie the bits of the largest one without its sign (kLargestScaleBytes),
+// for products that take scales to a type of smaller range. f32 matrices (only where activations are f32) are
+// plain [rows, cols].
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,7 @@ namespace tessera::cuda {
 // Stored int4 scales are the checkpoint's times this: what unpacks fastest is code / 64.
 inline constexpr float kInt4ScaleUp = 64.0F;
 
+inline constexpr std::int64_t kLargestScaleBytes = 16;
 inline constexpr std::int64_t kRowPadding = 16;
 inline constexpr std::int64_t kColPadding = 128;
 
@@ -43,6 +46,7 @@ TS_BOTH constexpr std::int64_t padded(std::int64_t value, std::int64_t step) {
 struct TiledWeight {
   const void* data = nullptr;
   const void* scale = nullptr;
+  const std::uint32_t* largest_scale = nullptr;  // int4: of the stack, as stored, the bits of its size
   WeightFormat format = WeightFormat::kBF16;
   std::int32_t out = 0;           // rows that count
   std::int32_t in = 0;            // columns that count
@@ -70,6 +74,13 @@ TS_BOTH constexpr WeightBytes weight_bytes(WeightFormat format, std::int64_t out
       return {rows * cols / 2, rows * (cols / 32) * 2};
   }
   return {};
+}
+
+// Of a stack, all included.
+TS_BOTH constexpr std::int64_t stack_bytes(WeightFormat format, std::int64_t count, std::int64_t out,
+                                           std::int64_t in) {
+  const WeightBytes bytes = weight_bytes(format, out, in);
+  return count * (bytes.data + bytes.scale) + (format == WeightFormat::kInt4Group32 ? kLargestScaleBytes : 0);
 }
 
 // Byte of (row, col) for bf16 and fp8; of the word that holds the nibble for int4.
