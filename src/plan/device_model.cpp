@@ -45,8 +45,9 @@ DeviceModel gpu_device(const GpuCard& card, bool batch_invariant) {
           .stack_bytes =
               [](WeightFormat format, std::int64_t count, std::int64_t out, std::int64_t in) {
                 // f32 matrices are rounded, as the activations are.
-                return cuda::stack_bytes(format == WeightFormat::kF32 ? WeightFormat::kBF16 : format, count,
-                                         out, in);
+                const cuda::WeightBytes bytes =
+                    cuda::weight_bytes(format == WeightFormat::kF32 ? WeightFormat::kBF16 : format, out, in);
+                return count * (bytes.data + bytes.scale);
               },
           .reserve_bytes =
               [choice](std::span<const Backend::Limits> reserved) {

@@ -190,7 +190,7 @@ void AttentionRunner::mla_prefill(const Tensor& q, std::int64_t heads, float sca
     Tensor latents = Tensor::dense(run.latents, dtype, rows, run.shape.latent);
     latents.stride = run.shape.latent + run.shape.rope;
     run_linear_heads(latents, 0, tiled(up), Tensor::dense(to, dtype, rows, heads * up.out), up.out,
-                     {.multiprocessors = traits_.multiprocessors}, stream_);
+                     {.multiprocessors = traits_.multiprocessors, .hopper = hopper_}, stream_);
   };
   for (std::size_t r = 0; r < plan.rounds.size(); ++r) {
     const PrefillRound& round = plan.rounds[r];

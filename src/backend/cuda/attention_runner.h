@@ -12,6 +12,7 @@
 #include "backend/cuda/growing_scratch.h"
 #include "backend/cuda/mla_decode.h"
 #include "backend/cuda/mla_prefill.h"
+#include "backend/cuda/product_many_sm90.h"
 #include "backend/cuda/stream_wait.h"
 
 namespace tessera::cuda {
@@ -21,13 +22,15 @@ class AttentionRunner {
   struct Choice {
     bool batch_invariant = false;
     bool portable = false;
+    const ManyDevice* hopper = nullptr;  // where its products are used; outlives the runner
   };
   AttentionRunner(cudaStream_t stream, StreamWait& wait, const DeviceTraits& traits, const Choice& choice)
       : stream_(stream),
         wait_(wait),
         traits_(traits),
         batch_invariant_(choice.batch_invariant),
-        portable_(choice.portable) {}
+        portable_(choice.portable),
+        hopper_(choice.hopper) {}
 
   void mla_decode(const Tensor& q, std::int64_t heads, float scale, const AttentionBatch& batch,
                   const KvLayer& kv, const Tensor& out, const Tensor& lse);
@@ -69,6 +72,7 @@ class AttentionRunner {
   DeviceTraits traits_;
   bool batch_invariant_;
   bool portable_;
+  const ManyDevice* hopper_;
   Planned planned_;
   GrowingScratch workspace_;  // of mla_decode
   GrowingScratch tables_;     // block tables, one row a token

@@ -79,15 +79,17 @@ class CudaBackend final : public Backend {
         forked_(make_event()),
         joined_(make_event()),
         traits_(traits_of(options.device)),
+        hopper_(traits_.capability == 90 && !options.portable
+                    ? std::optional<ManyDevice>(many_device(traits_.multiprocessors))
+                    : std::nullopt),
         name_("cuda:" + std::to_string(options.device) + " (" + device_name(options.device) +
               (options.exact ? ", f32)" : ", bf16)")),
         wait_(options.device, stream_.get(), options.patience),
         weights_(stream_.get(), options.exact),
-        attention_(stream_.get(), wait_, traits_,
-                   {.batch_invariant = options.batch_invariant, .portable = options.portable}),
-        sampler_(stream_.get(), wait_) {
-    if (traits_.capability == 90 && !options.portable) hopper_ = many_device(traits_.multiprocessors);
-  }
+        attention_(
+            stream_.get(), wait_, traits_,
+            {.batch_invariant = options.batch_invariant, .portable = options.portable, .hopper = hopper()}),
+        sampler_(stream_.get(), wait_) {}
 
   DeviceStream& device_stream() { return wait_; }
 

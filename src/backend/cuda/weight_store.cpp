@@ -94,8 +94,9 @@ WeightStack WeightStore::empty(WeightFormat format, std::int64_t count, std::int
   stack.count = count;
   stack.out = out;
   stack.in = in;
-  stack.bytes = stack_bytes(format, count, out, in);
-  stack.storage = allocate_zeroed(static_cast<std::size_t>(stack.bytes));
+  stack.bytes = count * (bytes.data + bytes.scale);
+  stack.storage = allocate_zeroed(static_cast<std::size_t>(
+      stack.bytes + (format == WeightFormat::kInt4Group32 ? kLargestScaleBytes : 0)));
   stack.data = stack.storage.get();
   if (bytes.scale > 0) stack.scale = static_cast<const std::byte*>(stack.data) + count * bytes.data;
   return stack;

@@ -76,13 +76,6 @@ TS_BOTH constexpr WeightBytes weight_bytes(WeightFormat format, std::int64_t out
   return {};
 }
 
-// Of a stack, all included.
-TS_BOTH constexpr std::int64_t stack_bytes(WeightFormat format, std::int64_t count, std::int64_t out,
-                                           std::int64_t in) {
-  const WeightBytes bytes = weight_bytes(format, out, in);
-  return count * (bytes.data + bytes.scale) + (format == WeightFormat::kInt4Group32 ? kLargestScaleBytes : 0);
-}
-
 // Byte of (row, col) for bf16 and fp8; of the word that holds the nibble for int4.
 TS_BOTH constexpr std::int64_t bf16_offset(std::int64_t row, std::int64_t col, std::int64_t cols) {
   return ((row / 8 * (cols / 8) + col / 8) * 8 + row % 8) * 16 + col % 8 * 2;
