@@ -2,7 +2,8 @@
 //
 //   few    x through registers, W streamed once at memory speed: up to 32 rows of x a block. The sums of an
 //          element run in one order whatever the number of rows.
-//   many   x through shared memory, 64 rows of x x 256 rows of W a block of 8 warps.
+//   many   x through shared memory, 64 rows of x x 256 rows of W a block of 8 warps. Hopper has a form of its
+//          own (product_many_sm90.h).
 //   any    plain loops, any shape and f32 activations too; for odd shapes and as the yardstick of the others.
 #pragma once
 

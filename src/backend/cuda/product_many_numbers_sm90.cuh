@@ -55,7 +55,7 @@ struct ManyShape : ManyNumbers<F> {
   static constexpr int kSharedBytes =
       N::kStages * kStageBytes + N::kGroups * kStoreBytes + 2 * N::kStages * 8 + 1024;
   static constexpr int kThreads = 128 * N::kGroups + 128;  // registers are moved between whole warpgroups
-  static constexpr int kLaterRegisters = N::kGroups == 2 ? 240 : 160;  // of a thread that multiplies
+  static constexpr int kMakerRegisters = N::kGroups == 2 ? 240 : 160;  // of a thread that multiplies
   static constexpr int kAskerRegisters = N::kGroups == 2 ? 24 : 32;
   static_assert(kSharedBytes <= 227 * 1024, "what a block of Hopper can have");
 };

@@ -6,11 +6,10 @@
 //
 // Bound: the tensor cores. A tile of bf16 multiplies 128 rows of W and up to 256 of x; both are operands in
 //   shared memory (8 rows x 16 bytes of the layout are a core matrix of wgmma). Weights that are unpacked are
-//   operands from registers: 192 rows of W and up to 96 of x a tile, since codes are multiplied as integers
-//   and the sum over 32 (fp8: 128) columns takes as many registers again as the result.
-// Roles: warpgroups of 64 rows of W each, all over the same rows of x, and one warp that asks for copies.
-// With
-//   scales three warpgroups share the tensor cores: while one unpacks and scales, the others multiply.
+//   operands from registers: 192 rows of W a tile and up to 128 of x (int4), or 96 (fp8, whose sum over 128
+//   columns takes as many registers again as the result).
+// Roles: warpgroups of 64 rows of W each, all over the same rows of x, and one thread that asks for copies.
+//   Three warpgroups that unpack share the tensor cores: while one unpacks, the others multiply.
 // Few tiles: blocks of a cluster share the columns of one, and each adds up and stores some of its rows of x.
 // Order: of the sums by columns, whatever the tile. Tiles by place in the grid: nothing is left to chance.
 // Rows past the end of an item are another item's or zeros: each is a column of D of its own and is not
@@ -148,7 +147,7 @@ __global__ void __launch_bounds__(ManyShape<F>::kThreads, 1)
       cluster_sync();
     }
   } else {
-    take_registers<S::kLaterRegisters>();
+    take_registers<S::kMakerRegisters>();
     make_tiles<F>(p, plan, tiles, ring, group);
   }
 }
