@@ -4,6 +4,7 @@
 
 #include "stack/command/session.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/object/tree_digest.h"
 
@@ -85,7 +86,7 @@ Result<std::int32_t> find_atom(const Listing& listing, std::string_view written)
   if (id.size() >= 4 && found.size() == 1) return found[0];
   if (found.empty())
     return Error{ErrorKind::kNotFound, std::string(written),
-                 "No atom has this id; tessera-stack list shows all."};
+                 with_next("No atom has this id", "tessera-stack list")};
   std::string candidates;
   for (std::size_t i = 0; i < found.size() && i < 8; ++i) {
     const Atom& atom = listing.atoms[static_cast<std::size_t>(found[i])];
@@ -93,7 +94,9 @@ Result<std::int32_t> find_atom(const Listing& listing, std::string_view written)
         (i == 0 ? "" : ", ") + ("h:" + listing.short_id(atom)) + " (" + place_of(listing, atom) + ")";
   }
   return Error{ErrorKind::kInvalidArgument, std::string(written),
-               "This id is too short; it could be " + candidates + "."};
+               with_next("This id is too short; it could be " + candidates,
+                         "tessera-stack show h:" +
+                             listing.short_id(listing.atoms[static_cast<std::size_t>(found.front())]))};
 }
 
 }  // namespace tessera::stack

@@ -8,6 +8,7 @@
 #include "stack/move/base_search.h"
 #include "stack/move/version_hint.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -37,6 +38,13 @@ Result<std::optional<Oid>> own_commit(const Repository& repository, const std::s
   return id ? std::optional<Oid>(*id) : std::optional<Oid>();
 }
 
+// A second plan for the same tree, from another base.
+Result<std::string> init_from(const PlanFile& file, const Oid& base) {
+  TS_TRY(const SourceSpec tree, source_of_plan(file));
+  return "tessera-stack --plan NEW.toml init --repo " + shell_quoted(file.beside(file.plan.repository)) +
+         " --base " + to_hex(base).substr(0, 12) + " --tree " + shell_quoted(to_string(tree));
+}
+
 }  // namespace
 
 Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
@@ -57,18 +65,20 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
     for (const TreeEntry& entry : tree.entries) all.push_back({entry.path, entry.mode, entry.oid});
     TS_TRY(tree_id, workspace->repository.write_tree(std::nullopt, std::move(all)));
     for (const Unreadable& gone : workspace->listing.unreadable)
-      troubles.push_back("unreadable: " + printable(gone.path) + ": " + gone.why +
-                         "; fetch it, or compare without it.");
+      troubles.push_back(with_next(
+          "unreadable: " + printable(gone.path) + ": " + gone.why + "; fetch it, or ignore the path",
+          workspace->repository.git() + " fetch --refetch"));
     for (const RuleUse& use : workspace->ruled.uses) {
       if (use.paths == 0)
         troubles.push_back(workspace->where(use.line) + ": the rule '" + use.rule + "' matches no path.");
     }
     if (workspace->listing_is_stale)
-      troubles.push_back("The plan's listing fingerprint is stale; tessera-stack plan pin refreshes it.");
+      troubles.push_back(with_next("The plan's listing fingerprint is stale", "tessera-stack plan pin"));
   } else {
     if (options.repository.empty() || options.tree.empty())
       return Error{ErrorKind::kInvalidArgument, "doctor",
-                   "Without a plan both --repo and --tree are needed."};
+                   with_next("Without a plan both --repo and --tree are needed",
+                             "tessera-stack doctor --repo REPO --tree SOURCE")};
     TS_TRY(Repository opened, Repository::open(options.repository));
     own.emplace(std::move(opened));
     TS_TRY(const SourceSpec spec, parse_source(options.tree));
@@ -117,15 +127,17 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
     TS_TRY(const TreeDistance at_base, repository.distance(workspace->base.tree, *tree_id, true));
     const BaseCandidate& best = bases.front();
     if (std::pair(best.files, best.lines) < std::pair(at_base.files, at_base.lines)) {
-      troubles.push_back("The stated base is " + std::to_string(at_base.files) + " files and " +
-                         std::to_string(at_base.lines) + " lines away from the tree, " +
-                         to_hex(best.commit).substr(0, 12) + " only " + std::to_string(best.files) + " and " +
-                         std::to_string(best.lines) + ": " + std::to_string(at_base.files - best.files) +
-                         " files look like upstream drift. Type tessera-stack init --base " +
-                         to_hex(best.commit).substr(0, 12) + " to start from there.");
+      TS_TRY(const std::string from_there, init_from(workspace->file, best.commit));
+      troubles.push_back(with_next("The stated base is " + std::to_string(at_base.files) + " files and " +
+                                       std::to_string(at_base.lines) + " lines away from the tree, " +
+                                       to_hex(best.commit).substr(0, 12) + " only " +
+                                       std::to_string(best.files) + " and " + std::to_string(best.lines) +
+                                       ": " + std::to_string(at_base.files - best.files) +
+                                       " files look like upstream drift",
+                                   from_there));
     }
   }
-  for (const std::string& trouble : troubles) session.say("trouble: " + trouble);
+  for (const std::string& trouble : troubles) session.say("trouble: " + session.pasteable(trouble));
   session.say(troubles.empty() ? "nothing is wrong" : std::to_string(troubles.size()) + " things to look at");
   nlohmann::ordered_json said = nlohmann::ordered_json::array();
   for (const VersionHint& hint : hints)

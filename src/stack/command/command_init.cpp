@@ -7,6 +7,7 @@
 #include "stack/compose/word_index.h"
 #include "stack/compose/workspace.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/plan/plan_editor.h"
 #include "stack/plan/plan_reader.h"
@@ -74,8 +75,9 @@ Result<Exit> refresh(const Session& session) {
   TS_TRY(const SourceTree read, read_tree_into(repository, spec, session));
   if (read.tree.digest != file.plan.digest) {
     return Error{ErrorKind::kMismatch, file.plan.source,
-                 "This tree has the digest " + read.tree.digest + ", and the plan was made for " +
-                     file.plan.digest + "; tessera-stack absorb --tree SOURCE brings the plan to it."};
+                 with_next("This tree has the digest " + read.tree.digest + ", and the plan was made for " +
+                               file.plan.digest + "; absorb brings the plan to it",
+                           "tessera-stack absorb")};
   }
   TS_TRY(freeze_tree(repository, file.plan, read.tree));
   session.say("tree: " + read.tree.digest + ", as the plan says; frozen again");
@@ -91,7 +93,8 @@ Result<Exit> run_init(const InitOptions& options, const Session& session) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !options.force) {
     return Error{ErrorKind::kInvalidArgument, path,
-                 "There is a plan already; --force overwrites it, --plan FILE writes another."};
+                 with_next("There is a plan already; --force overwrites it, --plan names another",
+                           "tessera-stack plan check")};
   }
   TS_TRY(Repository repository, Repository::open(options.repository));
   TS_TRY(const Oid base_id, repository.resolve_commit(options.base));
@@ -144,15 +147,15 @@ Result<Exit> run_init(const InitOptions& options, const Session& session) {
               " atoms, " + std::to_string(texts) + " of them blocks of text, +" + std::to_string(added) +
               " -" + std::to_string(removed) + " lines");
   for (const Unreadable& gone : workspace.listing.unreadable)
-    session.warn("unreadable: " + gone.path + ": " + gone.why);
+    session.warn(with_next("unreadable: " + gone.path + ": " + gone.why,
+                           workspace.repository.git() + " fetch --refetch"));
   for (const PackageCopy& copy : read.copies) {
     session.warn("The package is there twice, also in " + copy.path + " (" + std::to_string(copy.same) +
                  " files equal, " + std::to_string(copy.different) + " different). " + copy.preference);
   }
   if (files * 3 > workspace.base_tree.entries.size() && files > 50) {
-    session.warn(
-        "A third of all files differs; the base is probably another commit. tessera-stack doctor looks for "
-        "it.");
+    session.warn(with_next("A third of all files differs; the base is probably another commit",
+                           "tessera-stack doctor"));
   }
   session.say("plan: " + path + (session.dry_run ? " (not written: --dry-run)" : "") +
               "; next: tessera-stack suggest, or edit it and run tessera-stack plan check");

@@ -5,6 +5,7 @@
 
 #include "stack/command/session.h"
 #include "stack/command/verbs.h"
+#include "stack/object/next_command.h"
 #include "usage/completion.h"
 #include "usage/man_page.h"
 
@@ -271,6 +272,22 @@ class Verbs {
   bool force_undo_ = false;
 };
 
+// "plan check"
+std::string chosen_verb(const CLI::App& app) {
+  std::string verb;
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    verb += (verb.empty() ? "" : " ") + at->get_name();
+  }
+  return verb;
+}
+
+std::string typed(const std::vector<std::string>& arguments) {
+  std::string out = "tessera-stack";
+  for (const std::string& argument : arguments) out += " " + shell_quoted(argument);
+  return out;
+}
+
 }  // namespace
 
 int run_command_line(const CommandLineInputs& inputs) {
@@ -292,6 +309,8 @@ int run_command_line(const CommandLineInputs& inputs) {
       .out = inputs.out,
       .err = inputs.err,
       .plan = verbs.plan,
+      .verb = chosen_verb(app),
+      .typed = typed(inputs.arguments),
       .json = verbs.json,
       .dry_run = verbs.dry_run,
       .quiet = verbs.quiet,

@@ -131,7 +131,7 @@ TEST_F(CommandLine, MistakesAreOneSentenceWithTheNextCommand) {
   EXPECT_EQ(run({}).code, 2);
   EXPECT_EQ(run({"nonsense"}).code, 2);
   EXPECT_EQ(run({"init", "--repo", "x"}).code, 2);
-  EXPECT_THAT(run({"list"}).err, HasSubstr("tessera-stack init"));
+  EXPECT_THAT(run({"list"}).err, HasSubstr(" init --repo REPO"));
   EXPECT_EQ(run({"list"}).code, 3);
   const Answer base = run(
       {"init", "--repo", repository_.path(), "--base", "no-such", "--tree", "dir:" + tree_.path().string()});

@@ -4,6 +4,7 @@
 #include "stack/atom/glob.h"
 #include "stack/command/atom_view.h"
 #include "stack/command/verbs.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -26,7 +27,9 @@ Result<Exit> run_list(const ListOptions& options, const Session& session) {
   std::optional<std::int32_t> bucket;
   if (!options.bucket.empty()) {
     bucket = workspace.plan().find_bucket(options.bucket);
-    if (!bucket) return Error{ErrorKind::kNotFound, path, "No bucket is called '" + options.bucket + "'."};
+    if (!bucket)
+      return Error{ErrorKind::kNotFound, path,
+                   with_next("No bucket is called '" + options.bucket + "'", "tessera-stack plan graph")};
   }
   if (options.unassigned) bucket = kUnassigned;
   for (const std::string& wanted : options.paths) {
@@ -79,7 +82,7 @@ Result<Exit> run_show(const ShowOptions& options, const Session& session) {
   const Listing& listing = workspace.listing;
   if (options.ids.empty())
     return Error{ErrorKind::kInvalidArgument, "show",
-                 "Name atoms, or give --patch FILE; tessera-stack list shows all ids."};
+                 with_next("Name atoms, or give --patch FILE", "tessera-stack list")};
   nlohmann::ordered_json atoms = nlohmann::ordered_json::array();
   for (const std::string& written : options.ids) {
     TS_TRY(const std::int32_t at, find_atom(listing, written));

@@ -4,6 +4,7 @@
 #include "stack/command/atom_view.h"
 #include "stack/command/verbs.h"
 #include "stack/compose/operation.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/plan/pin.h"
 #include "stack/plan/plan_editor.h"
@@ -56,8 +57,8 @@ Result<Exit> run_plan_check(const Session& session) {
   }
   if (workspace.listing_is_stale) {
     warnings.push_back(
-        "The plan's listing fingerprint is of another listing (rules or diff options were edited); "
-        "tessera-stack plan pin refreshes it.");
+        with_next("The plan's listing fingerprint is of another listing (rules or diff options were edited)",
+                  "tessera-stack plan pin"));
   }
   for (std::size_t b = 0; b < workspace.plan().buckets.size(); ++b) {
     const Bucket& bucket = workspace.plan().buckets[b];
@@ -70,7 +71,7 @@ Result<Exit> run_plan_check(const Session& session) {
                          std::string(name_of(bucket.kind)) + " and says no why.");
     }
   }
-  for (const Error& error : errors) session.err << "error: " << printable(error.message()) << '\n';
+  for (const Error& error : errors) session.complain(error);
   for (const std::string& warning : warnings) session.warn(warning);
   const std::int64_t unassigned = workspace.claims.ownership.unassigned();
   session.say("plan: " + std::to_string(workspace.plan().buckets.size()) + " buckets, " +
@@ -178,7 +179,7 @@ Result<Exit> run_plan_graph(const std::string& format, const Session& session) {
     machine.json = true;
     machine.answer("plan graph", {{"order", order}, {"edges", edges}, {"refuted", refuted}});
   }
-  for (const Error& error : graph.errors) session.err << "error: " << printable(error.message()) << '\n';
+  for (const Error& error : graph.errors) session.complain(error);
   for (const std::string& warning : graph.warnings) session.warn(warning);
   return graph.errors.empty() ? Exit::kTrue : Exit::kInput;
 }

@@ -5,6 +5,7 @@
 #include "stack/command/report_data.h"
 #include "stack/command/verbs.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/patch/examine.h"
 #include "stack/publish/bundle.h"
@@ -47,12 +48,13 @@ Result<Exit> run_export(const ExportOptions& options, const Session& session) {
   const Plan& plan = state.workspace.plan();
   if (!state.composition.integration)
     return Error{ErrorKind::kConflict, state.workspace.plan_name(),
-                 "Topics conflict at the target, so there is no series to export."};
+                 with_next("Topics conflict at the target, so there is no series to export",
+                           "tessera-stack rebase --onto " + plan.target.substr(0, 12))};
   if (options.format == "bundle") {
     std::vector<Ref> refs = repository.list_refs("refs/heads/" + plan.prefix + "/");
     if (refs.empty())
       return Error{ErrorKind::kNotFound, "refs/heads/" + plan.prefix,
-                   "There are no branches to bundle; type tessera-stack split first."};
+                   with_next("There are no branches to bundle", "tessera-stack split")};
     TS_TRY(const std::string bytes, make_bundle(repository, refs, {state.workspace.target.id}));
     const std::string file = options.output.empty() ? plan.name + ".bundle" : options.output;
     if (!session.dry_run) {

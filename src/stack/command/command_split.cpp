@@ -9,6 +9,7 @@
 #include "stack/compose/operation.h"
 #include "stack/compose/topics.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -126,9 +127,9 @@ Result<Exit> run_split(const SplitOptions& options, const Session& session) {
   }
   session.answer("split", {{"stale", stale}, {"topics", topics}, {"unassigned", unassigned}});
   if (conflicts > 0) {
-    session.warn(std::to_string(conflicts) +
-                 " topics conflict at the target and keep their branches; tessera-stack rebase --onto " +
-                 plan.target.substr(0, 12) + " lists the conflicts.");
+    session.warn(
+        with_next(std::to_string(conflicts) + " topics conflict at the target and keep their branches",
+                  "tessera-stack rebase --onto " + plan.target.substr(0, 12)));
     return Exit::kConflict;
   }
   return checks_pass ? Exit::kTrue : Exit::kFalse;
@@ -137,10 +138,9 @@ Result<Exit> run_split(const SplitOptions& options, const Session& session) {
 Result<Exit> run_integrate(const SplitOptions& options, const Session& session) {
   TS_TRY(Composed all, compose_all(session));
   if (!all.composition.integration) {
-    return Error{
-        ErrorKind::kConflict, all.workspace.plan_name(),
-        "Topics conflict at the target, so there is nothing to integrate; tessera-stack rebase --onto " +
-            all.workspace.plan().target.substr(0, 12) + " lists them."};
+    return Error{ErrorKind::kConflict, all.workspace.plan_name(),
+                 with_next("Topics conflict at the target, so there is nothing to integrate",
+                           "tessera-stack rebase --onto " + all.workspace.plan().target.substr(0, 12))};
   }
   // The proof: integration differs from the tree exactly where the plan leaves something out, or has more.
   std::set<std::string> ahead;

@@ -8,6 +8,7 @@
 #include "stack/move/commit_match.h"
 #include "stack/move/upstream.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/suggest/cancelled.h"
 #include "stack/suggest/suggestion.h"
@@ -152,9 +153,9 @@ Result<Exit> run_upstream(const UpstreamOptions& options, const Session& session
               " atoms are at " + to_hex(id).substr(0, 12) + summary + (summary.empty() ? "" : ")"));
   commits.say(session);
   if (findings.size() * 2 > workspace.listing.atoms.size()) {
-    session.warn(
-        "Most of the difference is upstream at " + options.at +
-        ": the plan's base is probably older than the tree's. tessera-stack doctor looks for the true one.");
+    session.warn(with_next("Most of the difference is upstream at " + options.at +
+                               ": the plan's base is probably older than the tree's",
+                           "tessera-stack doctor"));
   }
   session.answer("upstream", {{"at", to_hex(id)},
                               {"total", workspace.listing.atoms.size()},

@@ -9,6 +9,7 @@
 #include "stack/compose/composer.h"
 #include "stack/compose/topics.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -92,7 +93,7 @@ Result<Verification> verify_workspace(Workspace& workspace, const Graph& graph, 
   if (!tip)
     return Error{
         ErrorKind::kNotFound, ref,
-        "There is no integration branch yet; type tessera-stack split, then tessera-stack integrate."};
+        with_next("There is no integration branch yet", "tessera-stack split && tessera-stack integrate")};
   out.integration_commit = *tip;
   TS_TRY(out.integration, workspace.repository.read_tree(*tip));
   bool is_raw = true;

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/object/tree_digest.h"
 #include "stack/source/source.h"
@@ -24,6 +25,37 @@ Result<SourceTree> read_git(Repository& repository, const SourceSpec& spec, cons
   return SourceTree{.tree = std::move(tree), .root = spec.path};
 }
 
+// What writes such a source anew.
+std::string written_by(const SourceSpec& spec) {
+  const std::string location = shell_quoted(spec.location);
+  std::error_code ignored;
+  switch (spec.kind) {
+    case SourceKind::kTar:
+      return "docker export -o " + location + " CONTAINER";
+    case SourceKind::kDockerSave:
+      return "docker save -o " + location + " IMAGE";
+    case SourceKind::kOci:
+      return "skopeo copy docker-daemon:IMAGE oci" +
+             std::string(std::filesystem::is_directory(spec.location, ignored) ? ":" : "-archive:") +
+             location;
+    default:
+      return "ls -ld " + location;
+  }
+}
+
+// Damaged or lying bytes have to be written again; all else is put right in the command that was typed.
+Error with_way_on(Error error, const SourceSpec& spec, const Session& session) {
+  switch (error.kind) {
+    case ErrorKind::kCorrupt:
+    case ErrorKind::kMismatch:
+    case ErrorKind::kTooLarge:
+    case ErrorKind::kUnsupported:
+      return with_next(std::move(error), written_by(spec) + " && " + session.typed);
+    default:
+      return with_next(std::move(error), session.typed);
+  }
+}
+
 }  // namespace
 
 Result<SourceTree> read_tree_into(Repository& repository, const SourceSpec& spec, const Session& session) {
@@ -32,7 +64,9 @@ Result<SourceTree> read_tree_into(Repository& repository, const SourceSpec& spec
   options.blobs = &repository;
   options.want = [&](std::string_view, const Oid& oid) { return !repository.contains(oid); };
   options.progress = session.progress();
-  TS_TRY(SourceTree read, read_source(spec, options));
+  Result<SourceTree> found = read_source(spec, options);
+  if (!found) return with_way_on(std::move(found).error(), spec, session);
+  SourceTree read = *std::move(found);
   if (session.progress_line) session.progress_line->clear();
   std::vector<TreeEntry> kept;
   for (TreeEntry& entry : read.tree.entries) {

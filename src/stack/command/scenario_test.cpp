@@ -346,18 +346,17 @@ TEST(Scenario, AChangedTreeAndAStalePlanSayWhatToType) {
   s.git.git("checkout -q --detach");
   const Answer changed = s.run({"init", "--refresh"});
   EXPECT_EQ(changed.code, 3);
-  EXPECT_THAT(changed.err,
-              AllOf(HasSubstr("the plan was made for sha256:"), HasSubstr("tessera-stack absorb --tree")));
+  EXPECT_THAT(changed.err, AllOf(HasSubstr("the plan was made for sha256:"), HasSubstr(" absorb\n")));
   std::ifstream in(s.plan());
   std::string plan((std::istreambuf_iterator<char>(in)), {});
   plan.replace(plan.find("\"myers\""), 7, "\"patience\"");
   std::ofstream(s.plan()) << plan;
-  EXPECT_THAT(s.run({"plan", "check"}).err, HasSubstr("tessera-stack plan pin"));
+  EXPECT_THAT(s.run({"plan", "check"}).err, HasSubstr(" plan pin\n"));
   plan.replace(plan.find("digest  = \"sha256:") + 18, 4, "0000");
   std::ofstream(s.plan()) << plan;
   const Answer other = s.run({"list"});
   EXPECT_EQ(other.code, 3);
-  EXPECT_THAT(other.err, HasSubstr("tessera-stack absorb --tree"));
+  EXPECT_THAT(other.err, HasSubstr(" absorb\n"));
 }
 
 }  // namespace

@@ -5,9 +5,58 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
+
+namespace {
+
+// With the plan that was named for this run, so that it can be pasted.
+std::string with_plan(std::string command, const Session& session) {
+  if (session.plan.empty() || command == session.typed) return command;
+  constexpr std::string_view kOurs = "tessera-stack ";
+  const std::string ours = std::string(kOurs) + "--plan " + shell_quoted(session.plan) + " ";
+  for (std::size_t at = 0; at != std::string::npos && at < command.size();) {
+    if (command.compare(at, kOurs.size(), kOurs) == 0 &&
+        command.compare(at + kOurs.size(), 7, "--plan ") != 0)
+      command.replace(at, kOurs.size(), ours);
+    at = command.find(" && ", at);
+    if (at != std::string::npos) at += 4;
+  }
+  return command;
+}
+
+std::string default_next(const Session& session, const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::kInternal:
+      return "";
+    case ErrorKind::kConflict:
+    case ErrorKind::kIo:
+    case ErrorKind::kUnavailable:
+      return session.typed;
+    default:
+      break;
+  }
+  const std::string plan =
+      session.plan.empty() ? "stack.toml" : std::filesystem::path(session.plan).filename().string();
+  const bool is_of_plan = error.where.starts_with("plan:") || error.where.starts_with(plan + ":");
+  return is_of_plan ? "tessera-stack plan check" : "tessera-stack " + session.verb + " --help";
+}
+
+// The error with its next command; both halves.
+std::pair<Error, std::string> completed(const Session& session, Error error) {
+  SentenceAndNext halves = split_next(error.what);
+  if (halves.next.empty()) halves.next = default_next(session, error);
+  error.what = std::move(halves.sentence);
+  return {std::move(error), with_plan(std::move(halves.next), session)};
+}
+
+std::string as_line(const Error& error, const std::string& next) {
+  return printable(next.empty() ? error.message() : with_next(error.message(), next));
+}
+
+}  // namespace
 
 Result<std::string> Session::plan_path() const {
   if (!plan.empty()) return plan;
@@ -20,9 +69,10 @@ Result<std::string> Session::plan_path() const {
     folder = folder.parent_path();
     relative += "../";
   }
-  return Error{ErrorKind::kNotFound, "stack.toml",
-               "There is no plan here or in any folder above; tessera-stack init writes one, --plan FILE "
-               "names another."};
+  return Error{
+      ErrorKind::kNotFound, "stack.toml",
+      with_next("There is no plan here or in any folder above; init writes one, --plan names another",
+                "tessera-stack init --repo REPO --base COMMIT --tree SOURCE")};
 }
 
 StageProgress Session::progress() const {
@@ -39,7 +89,19 @@ void Session::say(std::string_view line) const {
 
 void Session::warn(std::string_view sentence) const {
   if (progress_line) progress_line->clear();
-  err << "warning: " << printable(sentence) << '\n';
+  err << "warning: " << printable(pasteable(sentence)) << '\n';
+}
+
+std::string Session::pasteable(std::string_view sentence) const {
+  const SentenceAndNext halves = split_next(sentence);
+  if (halves.next.empty()) return std::string(sentence);
+  return with_next(halves.sentence, with_plan(halves.next, *this));
+}
+
+void Session::complain(const Error& error) const {
+  if (progress_line) progress_line->clear();
+  const auto [told, next] = completed(*this, error);
+  err << "error: " << as_line(told, next) << '\n';
 }
 
 void Session::answer(std::string_view command, const nlohmann::ordered_json& body) const {
@@ -61,11 +123,12 @@ Exit exit_of(const Error& error) {
 }
 
 Exit report(const Session& session, const Error& error) {
-  if (session.progress_line) session.progress_line->clear();
-  session.err << "error: " << printable(error.message()) << '\n';
-  session.answer(
-      "error",
-      {{"kind", name_of(error.kind)}, {"where", printable(error.where)}, {"what", printable(error.what)}});
+  session.complain(error);
+  const auto [told, next] = completed(session, error);
+  session.answer("error", {{"kind", name_of(told.kind)},
+                           {"where", printable(told.where)},
+                           {"what", printable(told.what)},
+                           {"next", printable(next)}});
   return exit_of(error);
 }
 

@@ -46,7 +46,9 @@ class ProgressLine {
 struct Session {
   std::ostream& out;
   std::ostream& err;
-  std::string plan;  // given with --plan; empty: stack.toml, looked for upward
+  std::string plan;   // given with --plan; empty: stack.toml, looked for upward
+  std::string verb;   // "plan check"
+  std::string typed;  // the whole command line, ready to be pasted again
   bool json = false;
   bool dry_run = false;
   bool quiet = false;
@@ -64,12 +66,18 @@ struct Session {
   void say(std::string_view line) const;
   // A sentence that matters although the run goes on; on stderr, also with --quiet.
   void warn(std::string_view sentence) const;
+  // The same sentence; its next command names the plan that was named for this run.
+  std::string pasteable(std::string_view sentence) const;
+  // An error among several that do not end the run.
+  void complain(const Error& error) const;
   // The machine's answer; adds "schema" and "command" in front.
   void answer(std::string_view command, const nlohmann::ordered_json& body) const;
 };
 
 Exit exit_of(const Error& error);
-// Prints the error (as JSON on stdout with --json) and gives its exit code.
+// Prints the error (as JSON on stdout with --json) and gives its exit code. An error that names no next
+// command gets one: the same again, when the world was in the way; the check of the plan, when that is at
+// fault; else the verb's help.
 Exit report(const Session& session, const Error& error);
 
 // Columns for people: pads all but the last, escapes control characters.

@@ -2,6 +2,7 @@
 
 #include "stack/compose/composer.h"
 #include "stack/move/target.h"
+#include "stack/object/next_command.h"
 
 namespace tessera::stack {
 
@@ -19,9 +20,9 @@ Result<Tree> expected_tree(Workspace& workspace, const Graph& graph, const Groun
   TS_TRY(const TreeComposer::Composed composed, trees.compose(workspace.target.tree, all));
   if (!composed.conflicts.empty()) {
     return Error{ErrorKind::kConflict, workspace.plan_name(),
-                 "Some atoms have conflicts at the target, so nobody knows what the tree would be there; "
-                 "tessera-stack rebase --onto " +
-                     workspace.plan().target.substr(0, 12) + " lists them."};
+                 with_next("Some atoms have conflicts at the target, so nobody knows what the tree would be "
+                           "there",
+                           "tessera-stack rebase --onto " + workspace.plan().target.substr(0, 12))};
   }
   return workspace.repository.read_tree(composed.tree);
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stack/compose/name_use.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -317,9 +318,9 @@ class GraphMaker {
     what +=
         ". Three ways out: move one of these atoms to the other bucket, merge the buckets, or write an "
         "[[edit]] that gives the lower "
-        "topic text that stands alone (a use that is none can be refuted).";
-    graph_.errors.push_back(
-        {ErrorKind::kConflict, "plan:" + std::to_string(bucket(best.front()).line), what});
+        "topic text that stands alone (a use that is none can be refuted)";
+    graph_.errors.push_back({ErrorKind::kConflict, "plan:" + std::to_string(bucket(best.front()).line),
+                             with_next(what, "tessera-stack plan graph")});
   }
 
   const GraphInputs& in_;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stack/compose/workspace.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -62,8 +63,9 @@ Result<Tree> read_frozen(const Repository& repository, const Plan& plan) {
   const std::optional<Oid> root = repository.read_ref(state_ref(plan, "tree"));
   if (!root) {
     return Error{ErrorKind::kNotFound, state_ref(plan, "tree"),
-                 "The frozen tree of plan '" + plan.name + "' is not in " + repository.path() +
-                     "; read it again: tessera-stack init --refresh."};
+                 with_next("The frozen tree of plan '" + plan.name + "' is not in " + repository.path() +
+                               "; it has to be read again",
+                           "tessera-stack init --refresh")};
   }
   TS_TRY(Tree tree, repository.read_tree(*root));
   if (const std::optional<Oid> provenance = repository.read_ref(state_ref(plan, "provenance"))) {

@@ -5,6 +5,7 @@
 
 #include "stack/compose/workspace.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 
 namespace tessera::stack {
 namespace {
@@ -118,16 +119,21 @@ Result<std::vector<RefUpdate>> run_operation(
       update.outcome = !before ? Outcome::kNew : after ? Outcome::kModified : Outcome::kDeleted;
       if (before && before != last && !options.force) {
         return Error{ErrorKind::kConflict, ref,
-                     "This branch is at " + to_hex(*before).substr(0, 12) + ", and our last run left it at " +
-                         (last ? to_hex(*last).substr(0, 12) : std::string("nothing (it is not ours)")) +
-                         ". No ref was changed. Look at it with git log, take its changes in with "
-                         "tessera-stack absorb, or overwrite it with --force."};
+                     last ? with_next("This branch is at " + to_hex(*before).substr(0, 12) +
+                                          ", and our last run left it at " + to_hex(*last).substr(0, 12) +
+                                          ". No ref was changed. --force overwrites what was done there, "
+                                          "absorb takes it in",
+                                      "tessera-stack absorb")
+                          : with_next("This branch is at " + to_hex(*before).substr(0, 12) +
+                                          " and is not ours. No ref was changed. --force overwrites it, "
+                                          "another prefix under [branches] leaves it alone",
+                                      repository.git() + " log -3 " + shell_quoted(ref))};
       }
       if (checked_out == ref) {
         return Error{ErrorKind::kConflict, ref,
-                     "This branch is checked out, and moving it would leave the working folder behind. No "
-                     "ref was changed. "
-                     "Type git switch --detach first."};
+                     with_next("This branch is checked out, and moving it would leave the working folder "
+                               "behind. No ref was changed",
+                               repository.git() + " switch --detach")};
       }
       changes.push_back({ref, before, after});
       operation.refs.push_back({ref, before, after});
@@ -177,7 +183,7 @@ Result<Operation> undo_operation(Repository& repository, const PlanFile& file, b
   TS_TRY(const std::vector<Operation> operations, read_operations(repository, file.plan));
   if (operations.empty())
     return Error{ErrorKind::kNotFound, file.plan.name,
-                 "There is nothing to undo; tessera-stack log shows what was done."};
+                 with_next("There is nothing to undo", "tessera-stack log")};
   const Operation& last = operations.back();
   std::vector<RefChange> changes;
   const std::optional<std::string> checked_out = repository.head_branch();
@@ -185,12 +191,14 @@ Result<Operation> undo_operation(Repository& repository, const PlanFile& file, b
     const std::optional<Oid> now = repository.read_ref(change.name);
     if (now != change.wanted && !force) {
       return Error{ErrorKind::kConflict, change.name,
-                   "This ref was moved after operation " + std::to_string(last.number) + " (" + last.verb +
-                       "); undoing would lose that. No ref was changed. --force undoes it all the same."};
+                   with_next("This ref was moved after operation " + std::to_string(last.number) + " (" +
+                                 last.verb + "); undoing would lose that. No ref was changed",
+                             "tessera-stack undo --force")};
     }
     if (checked_out == change.name) {
-      return Error{ErrorKind::kConflict, change.name,
-                   "This branch is checked out; type git switch --detach first. No ref was changed."};
+      return Error{
+          ErrorKind::kConflict, change.name,
+          with_next("This branch is checked out. No ref was changed", repository.git() + " switch --detach")};
     }
     changes.push_back({change.name, now, change.expected});
     if (change.name.starts_with("refs/tessera-stack/")) continue;
@@ -201,8 +209,9 @@ Result<Operation> undo_operation(Repository& repository, const PlanFile& file, b
     TS_TRY(const std::string after, repository.read(*last.plan_after));
     if (after != file.text && !force) {
       return Error{ErrorKind::kConflict, file.path,
-                   "The plan was edited after operation " + std::to_string(last.number) + " (" + last.verb +
-                       "); undoing would lose that. No ref was changed. --force undoes it all the same."};
+                   with_next("The plan was edited after operation " + std::to_string(last.number) + " (" +
+                                 last.verb + "); undoing would lose that. No ref was changed",
+                             "tessera-stack undo --force")};
     }
   }
   char digits[16];

@@ -7,6 +7,7 @@
 #include "stack/compose/composer.h"
 #include "stack/compose/replay.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -259,10 +260,9 @@ Result<TopicLine> consolidate_topics(Workspace& workspace, const Graph& graph, c
     if (bucket.kind != BucketKind::kUpstream) continue;
     if (!topic.conflicts.empty()) {
       return Error{ErrorKind::kConflict, workspace.plan_name(),
-                   "The topic " + bucket.name +
-                       " conflicts at the target, so the line of all topics has a "
-                       "gap; tessera-stack rebase --onto " +
-                       plan.target.substr(0, 12) + " lists the conflicts."};
+                   with_next("The topic " + bucket.name +
+                                 " conflicts at the target, so the line of all topics has a gap",
+                             "tessera-stack rebase --onto " + plan.target.substr(0, 12))};
     }
     topics.push_back(topic);
   }

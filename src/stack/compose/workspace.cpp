@@ -7,6 +7,7 @@
 #include "stack/compose/frozen_tree.h"
 #include "stack/compose/word_index.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -55,8 +56,9 @@ Result<Workspace> open_workspace(const std::string& plan_path, StageProgress pro
   TS_TRY(Tree tree, read_frozen(repository, file.plan));
   if (!file.plan.digest.empty() && tree.digest != file.plan.digest) {
     return Error{ErrorKind::kMismatch, plan_path,
-                 "The plan was made for the tree " + file.plan.digest + ", and " + tree.digest +
-                     " is frozen; tessera-stack absorb --tree SOURCE brings a plan to another tree."};
+                 with_next("The plan was made for the tree " + file.plan.digest + ", and " + tree.digest +
+                               " is frozen; absorb brings a plan to another tree",
+                           "tessera-stack absorb")};
   }
   return make_workspace(std::move(file), std::move(repository), std::move(tree), std::move(progress));
 }

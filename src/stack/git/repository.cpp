@@ -1,9 +1,12 @@
 #include "stack/git/repository.h"
 
+#include <filesystem>
+
 #include "base/check.h"
 #include "stack/git/libgit2.h"
 #include "stack/git/repository_state.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 
 namespace tessera::stack {
 namespace {
@@ -15,21 +18,23 @@ Signature from_git(const git_signature& s) {
 // What libgit2 says about formats that it does not know, with the command that helps.
 Error cannot_open(const std::string& path) {
   Error error = git_failure(ErrorKind::kNotFound, path);
+  const std::string quoted = shell_quoted(path);
   const bool extension = error.what.find("extension") != std::string::npos;
   if (extension && error.what.find("partialclone") != std::string::npos) {
-    return {
-        ErrorKind::kUnsupported, path,
-        "This is a partial clone, whose missing objects would be fetched from the network; make a plain one "
-        "first: git clone --no-local --bare " +
-            path + " plain.git (or git fetch --refetch --no-filter)."};
+    return {ErrorKind::kUnsupported, path,
+            with_next("This is a partial clone, whose missing objects would be fetched from the network; a "
+                      "plain one is needed",
+                      "git clone --no-local --bare " + quoted + " plain.git")};
   }
   if (extension || error.what.find("repository version") != std::string::npos) {
     error.kind = ErrorKind::kUnsupported;
-    error.what +=
-        " Make a plain one: git init --bare --object-format=sha1 --ref-format=files plain.git, and fetch "
-        "into it.";
+    return with_next(std::move(error), "git clone --no-local --bare " + quoted + " plain.git");
   }
-  return error;
+  // A folder inside a working tree, or one that is not there.
+  std::error_code ignored;
+  return with_next(std::move(error), std::filesystem::is_directory(path, ignored)
+                                         ? "git -C " + quoted + " rev-parse --show-toplevel"
+                                         : "git clone --bare URL " + quoted);
 }
 
 }  // namespace
@@ -67,6 +72,11 @@ Result<Repository> Repository::create_bare(const std::string& path) {
 
 const std::string& Repository::path() const { return state_->path; }
 
+std::string Repository::git() const {
+  const char* folder = git_repository_workdir(state_->repository.get());
+  return "git -C " + shell_quoted(folder != nullptr ? folder : state_->path);
+}
+
 bool Repository::contains(const Oid& oid) const {
   const git_oid id = to_git(oid);
   return git_odb_exists(state_->odb.get(), &id) == 1;
@@ -76,9 +86,11 @@ Result<std::string> Repository::read(const Oid& oid) const {
   const git_oid id = to_git(oid);
   git_odb_object* raw = nullptr;
   if (git_odb_read(&raw, state_->odb.get(), &id) != 0) {
-    return Error{ErrorKind::kNotFound, path(),
-                 "Blob " + to_hex(oid) +
-                     " is not in this repository; a mirror may lack it (git fsck names all such)."};
+    return Error{
+        ErrorKind::kNotFound, path(),
+        with_next("Blob " + to_hex(oid) +
+                      " is not in this repository; a mirror may lack it, and git fsck names all such",
+                  git() + " fetch --refetch")};
   }
   const GitOdbObject object(raw);
   return std::string(static_cast<const char*>(git_odb_object_data(raw)), git_odb_object_size(raw));
@@ -114,18 +126,28 @@ Result<Oid> Repository::write_pieces(std::uint64_t size, const NextPiece& next) 
 Result<Oid> Repository::resolve_commit(std::string_view name) const {
   const std::string text(name);
   git_object* raw = nullptr;
-  if (git_revparse_single(&raw, state_->repository.get(), text.c_str()) != 0) {
-    const bool is_shallow = git_repository_is_shallow(state_->repository.get()) == 1;
+  if (const int failed = git_revparse_single(&raw, state_->repository.get(), text.c_str()); failed != 0) {
+    if (failed == GIT_EAMBIGUOUS) {
+      return Error{ErrorKind::kInvalidArgument, path(),
+                   with_next("'" + text + "' is the beginning of several ids here; give more of it",
+                             git() + " rev-parse --disambiguate=" + shell_quoted(text))};
+    }
+    if (git_repository_is_shallow(state_->repository.get()) == 1) {
+      return Error{ErrorKind::kNotFound, path(),
+                   with_next("No commit is called '" + text + "' here, and this clone is shallow",
+                             git() + " fetch --unshallow")};
+    }
+    // A server gives out a full id by itself, when it has it; anything else must come with a branch or tag.
     return Error{ErrorKind::kNotFound, path(),
-                 "No commit is called '" + text + "' here; " +
-                     (is_shallow ? "this clone is shallow, and git -C '" + path() +
-                                       "' fetch --unshallow brings the rest."
-                                 : "git fetch may bring it, or give its full id.")};
+                 with_next("No commit is called '" + text + "' here",
+                           git() + (oid_from_hex(text) ? " fetch origin " + text : " fetch --all --tags"))};
   }
   const GitObject object(raw);
   git_object* peeled = nullptr;
   if (git_object_peel(&peeled, raw, GIT_OBJECT_COMMIT) != 0) {
-    return Error{ErrorKind::kInvalidArgument, path(), "'" + text + "' names an object that is not a commit."};
+    return Error{ErrorKind::kInvalidArgument, path(),
+                 with_next("'" + text + "' names an object that is not a commit",
+                           git() + " log -1 --format=%H COMMIT")};
   }
   const GitObject commit(peeled);
   return stack::from_git(*git_object_id(peeled));
@@ -135,7 +157,9 @@ Result<Commit> Repository::read_commit(const Oid& oid) const {
   const git_oid id = to_git(oid);
   git_commit* raw = nullptr;
   if (git_commit_lookup(&raw, state_->repository.get(), &id) != 0) {
-    return Error{ErrorKind::kNotFound, path(), "Commit " + to_hex(oid) + " is not in this repository."};
+    return Error{ErrorKind::kNotFound, path(),
+                 with_next("Commit " + to_hex(oid) + " is not in this repository",
+                           git() + " fetch origin " + to_hex(oid))};
   }
   const GitCommit owned(raw);
   Commit commit{.id = oid,

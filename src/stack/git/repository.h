@@ -69,6 +69,7 @@ class Repository : public BlobStore {
   ~Repository() override;
 
   const std::string& path() const;  // the git directory, with a trailing slash
+  std::string git() const;          // "git -C FOLDER", to be followed by a command and pasted
 
   // Blobs.
   bool contains(const Oid& oid) const override;

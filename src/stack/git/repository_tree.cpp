@@ -7,6 +7,7 @@
 #include "stack/git/repository.h"
 #include "stack/git/repository_state.h"
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/tree_digest.h"
 
 namespace tessera::stack {
@@ -18,12 +19,17 @@ struct Reader {
   git_repository* repository;
   git_odb* odb;
   std::vector<TreeEntry>& entries;
+  std::string git;  // how the user calls it there
 
   Result<void> add(const git_oid& id, const std::string& prefix, int depth) {
     if (depth > kDeepest) return Error{ErrorKind::kTooLarge, prefix, "Folders nest deeper than 256."};
     git_tree* raw = nullptr;
-    if (git_tree_lookup(&raw, repository, &id) != 0)
-      return git_failure(ErrorKind::kNotFound, prefix.empty() ? "/" : prefix);
+    if (git_tree_lookup(&raw, repository, &id) != 0) {
+      return Error{
+          ErrorKind::kNotFound, prefix.empty() ? "/" : prefix,
+          with_next("This folder's tree object " + to_hex(from_git(id)) + " is not in the repository",
+                    git + " fetch --refetch")};
+    }
     const GitTree tree(raw);
     for (std::size_t i = 0; i < git_tree_entrycount(raw); ++i) {
       const git_tree_entry* entry = git_tree_entry_byindex(raw, i);
@@ -126,12 +132,16 @@ Result<Tree> Repository::read_tree(const Oid& commit_or_tree, std::string_view s
   git_object* raw = nullptr;
   if (git_object_lookup(&raw, state_->repository.get(), &id, GIT_OBJECT_ANY) != 0) {
     return Error{ErrorKind::kNotFound, path(),
-                 "Object " + to_hex(commit_or_tree) + " is not in this repository."};
+                 with_next("Object " + to_hex(commit_or_tree) + " is not in this repository",
+                           git() + " fetch --refetch")};
   }
   const GitObject object(raw);
   git_object* peeled = nullptr;
-  if (git_object_peel(&peeled, raw, GIT_OBJECT_TREE) != 0)
-    return git_failure(ErrorKind::kInvalidArgument, path());
+  if (git_object_peel(&peeled, raw, GIT_OBJECT_TREE) != 0) {
+    return Error{ErrorKind::kNotFound, path(),
+                 with_next("The tree of " + to_hex(commit_or_tree) + " is not in this repository",
+                           git() + " fetch --refetch")};
+  }
   GitObject root(peeled);
   git_oid start = *git_object_id(peeled);
   if (!subpath.empty()) {
@@ -139,18 +149,20 @@ Result<Tree> Repository::read_tree(const Oid& commit_or_tree, std::string_view s
     const std::string below(subpath);
     if (git_tree_entry_bypath(&entry, reinterpret_cast<git_tree*>(peeled), below.c_str()) != 0) {
       return Error{ErrorKind::kNotFound, to_hex(commit_or_tree),
-                   "There is no folder '" + below + "' in this tree."};
+                   with_next("There is no folder '" + below + "' in this tree",
+                             git() + " ls-tree -d -r --name-only " + to_hex(commit_or_tree))};
     }
     const git_filemode_t mode = git_tree_entry_filemode(entry);
     start = *git_tree_entry_id(entry);
     git_tree_entry_free(entry);
     if (mode != GIT_FILEMODE_TREE) {
       return Error{ErrorKind::kInvalidArgument, to_hex(commit_or_tree),
-                   "'" + below + "' is a file, not a folder."};
+                   with_next("'" + below + "' is a file, not a folder",
+                             git() + " ls-tree -d -r --name-only " + to_hex(commit_or_tree))};
     }
   }
   Tree tree;
-  Reader reader{state_->repository.get(), state_->odb.get(), tree.entries};
+  Reader reader{state_->repository.get(), state_->odb.get(), tree.entries, git()};
   TS_TRY(reader.add(start, "", 0));
   sort_entries(tree.entries);
   tree.digest = tree_digest(tree.entries);

@@ -2,6 +2,7 @@
 
 #include "stack/object/digest.h"
 #include "stack/object/memory_store.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/object/tree_digest.h"
 
@@ -81,6 +82,24 @@ TEST(Printable, EscapesWhatDrivesATerminalAndKeepsWords) {
 
 TEST(Printable, PercentEncodingIsReversibleByEye) {
   EXPECT_EQ(percent_encoded("docs/\xe9 %.txt"), "docs/%E9%20%25.txt");
+}
+
+TEST(NextCommand, WordsComeOutOfAShellAsTheyWentIn) {
+  EXPECT_EQ(shell_quoted("dir:/opt/app@v1.2"), "dir:/opt/app@v1.2");
+  EXPECT_EQ(shell_quoted("--base=v1"), "--base=v1");
+  EXPECT_EQ(shell_quoted(""), "''");
+  EXPECT_EQ(shell_quoted("A=b"), "'A=b'");
+  EXPECT_EQ(shell_quoted("~"), "'~'");
+  EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
+}
+
+TEST(NextCommand, IsTakenOffAsItWasPutOn) {
+  const std::string message = with_next("It is gone; look for it.", "git fsck && git fetch");
+  EXPECT_EQ(message, "It is gone; look for it; next: git fsck && git fetch");
+  const SentenceAndNext halves = split_next(message);
+  EXPECT_EQ(halves.sentence, "It is gone; look for it.");
+  EXPECT_EQ(halves.next, "git fsck && git fetch");
+  EXPECT_EQ(split_next("No way on.").next, "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stack/atom/glob.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/plan/pin.h"
 
@@ -101,8 +102,9 @@ class Resolver {
 
  private:
   std::string where(const Claim& claim) const { return name_ + ":" + std::to_string(claim.line); }
+  std::string id_of(const Atom& atom) const { return "h:" + listing_.short_id(atom); }
   std::string shown(const Atom& atom) const {
-    return "h:" + listing_.short_id(atom) + " (" + printable(listing_.file_of(atom).path) + ")";
+    return id_of(atom) + " (" + printable(listing_.file_of(atom).path) + ")";
   }
 
   std::string shown_all(const std::vector<std::int32_t>& atoms) const {
@@ -157,7 +159,9 @@ class Resolver {
     if (by_id && found.size() > 1) {
       out_.errors.push_back(
           {ErrorKind::kInvalidArgument, where(claim),
-           "The id " + claim.written + " is ambiguous; it could be " + shown_all(found) + "."});
+           with_next(
+               "The id " + claim.written + " is ambiguous; it could be " + shown_all(found),
+               "tessera-stack show " + id_of(listing_.atoms[static_cast<std::size_t>(found.front())]))});
       found.clear();
     }
     return found;
@@ -169,7 +173,9 @@ class Resolver {
       what += listing_.find_file(claim.path) == nullptr ? ": this path does not differ"
                                                         : ": the path differs elsewhere";
     }
-    return what + "; correct it, remove it, or mark it optional (tessera-stack list shows what there is).";
+    const bool differs = listing_.find_file(claim.path) != nullptr;
+    return with_next(what + "; correct it, remove it, or mark it optional",
+                     "tessera-stack list" + (differs ? " " + shell_quoted(claim.path) : std::string()));
   }
 
   AtomOwner owner_of(const Atom& atom, const std::vector<Match>& whole, const std::vector<Match>& pieces) {
@@ -200,7 +206,8 @@ class Resolver {
       }
       if (pick->is_empty()) {
         out_.errors.push_back({ErrorKind::kNotFound, where(*match.claim),
-                               "The piece " + match.claim->written + " chooses no line."});
+                               with_next("The piece " + match.claim->written + " chooses no line",
+                                         "tessera-stack show " + id_of(atom))});
       }
       take_lines(atom, match, pick->removed, owner.removed, removed_by, '-');
       take_lines(atom, match, pick->added, owner.added, added_by, '+');
@@ -216,11 +223,12 @@ class Resolver {
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       if (!chosen[i]) continue;
       if (by[i] != nullptr && owners[i] != match.bucket) {
-        out_.errors.push_back({ErrorKind::kConflict, where(*match.claim),
-                               "Line " + std::string(1, sign) + std::to_string(i + 1) + " of " + shown(atom) +
-                                   " is also claimed by " +
-                                   plan_.buckets[static_cast<std::size_t>(owners[i])].name + " on line " +
-                                   std::to_string(by[i]->line) + "."});
+        out_.errors.push_back(
+            {ErrorKind::kConflict, where(*match.claim),
+             with_next("Line " + std::string(1, sign) + std::to_string(i + 1) + " of " + shown(atom) +
+                           " is also claimed by " + plan_.buckets[static_cast<std::size_t>(owners[i])].name +
+                           " on line " + std::to_string(by[i]->line),
+                       "tessera-stack show " + id_of(atom))});
         continue;
       }
       owners[i] = match.bucket;
@@ -234,12 +242,13 @@ class Resolver {
     for (const Match& other : found) {
       if (other.bucket == best.bucket || rank_of(*other.claim) != rank_of(*best.claim)) continue;
       out_.errors.push_back({ErrorKind::kConflict, where(*other.claim),
-                             "Two buckets claim " + shown(atom) + " with equal right: " +
-                                 plan_.buckets[static_cast<std::size_t>(best.bucket)].name + " on line " +
-                                 std::to_string(best.claim->line) + " and " +
-                                 plan_.buckets[static_cast<std::size_t>(other.bucket)].name + " on line " +
-                                 std::to_string(other.claim->line) +
-                                 "; make one more exact, or put the atom under the other's 'leave'."});
+                             with_next("Two buckets claim " + shown(atom) + " with equal right: " +
+                                           plan_.buckets[static_cast<std::size_t>(best.bucket)].name +
+                                           " on line " + std::to_string(best.claim->line) + " and " +
+                                           plan_.buckets[static_cast<std::size_t>(other.bucket)].name +
+                                           " on line " + std::to_string(other.claim->line) +
+                                           "; make one more exact, or put the atom under the other's 'leave'",
+                                       "tessera-stack show " + id_of(atom))});
       break;
     }
     return best.bucket;

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "stack/object/next_command.h"
 #include "stack/plan/plan_reader.h"
 
 namespace tessera::stack {
@@ -50,7 +51,8 @@ Result<PlanFile> load_plan(const std::string& path) {
   auto text = load_text(path);
   if (!text) {
     return Error{ErrorKind::kNotFound, path,
-                 "There is no such plan; tessera-stack init writes one, --plan FILE names another."};
+                 with_next("There is no such plan; init writes one, --plan names another",
+                           "tessera-stack init --repo REPO --base COMMIT --tree SOURCE")};
   }
   TS_TRY(Plan plan, read_plan(*text, std::filesystem::path(path).filename().string()));
   return PlanFile{path, *std::move(text), std::move(plan)};

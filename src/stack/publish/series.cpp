@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "stack/object/digest.h"
+#include "stack/object/next_command.h"
 #include "stack/object/printable.h"
 #include "stack/patch/patch_writer.h"
 
@@ -171,8 +172,8 @@ Result<std::vector<SeriesPatch>> read_series(const Repository& repository, const
   while (commit.id != target) {
     if (commit.parents.empty()) {
       return Error{ErrorKind::kMismatch, to_hex(integration),
-                   "The integration does not stand on the target " + to_hex(target) +
-                       "; type tessera-stack integrate."};
+                   with_next("The integration does not stand on the target " + to_hex(target),
+                             "tessera-stack integrate")};
     }
     TS_TRY(Commit parent, repository.read_commit(commit.parents[0]));
     // A merge says whose topic it brings in by its second parent.
