@@ -8,8 +8,11 @@
 #include <string>
 #include <string_view>
 
-#ifdef TESSERA_SANITIZED
+#if defined(TESSERA_SANITIZED) && defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TESSERA_FINDS_LEAKS
 #include <sanitizer/lsan_interface.h>
+#endif
 #endif
 
 #include "stack/git/scratch_folder.h"
@@ -20,7 +23,7 @@ namespace tessera::stack {
 // refuses a repository's format (git_config_foreach_match).
 struct Libgit2ForgetsMatches {
   Libgit2ForgetsMatches() {}
-#ifdef TESSERA_SANITIZED
+#ifdef TESSERA_FINDS_LEAKS
   __lsan::ScopedDisabler disabler;
 #endif
 };

@@ -230,12 +230,12 @@ TEST(ImageEras, FlippedByteInDockersFormIsFoundByTheDiffId) {
             std::string::npos);
 }
 
-// Forty layers on as many threads as there are cores: the tree is that of one thread, and of several damaged
-// layers always the same is named.
+// Forty layers on as many threads as there are cores, with threads of their own for the digests: the tree is
+// that of one thread, and of several damaged layers always the same is named.
 TEST(ImageEras, LayersThatAreReadAtOnceGiveTheSameTreeAndTheSameError) {
   TestImage image;
   for (int i = 0; i < 40; ++i) {
-    const std::string text(static_cast<std::size_t>(1000 * (i % 7)), static_cast<char>('a' + i % 26));
+    const std::string text(static_cast<std::size_t>(400'000 * (i % 7)), static_cast<char>('a' + i % 26));
     image.layers.push_back(make_tar({file("opt/app/f" + std::to_string(i % 13), text),
                                      file("opt/app/.wh.f" + std::to_string((i + 5) % 13), ""),
                                      file("opt/app/own" + std::to_string(i), text + "\n")}));
