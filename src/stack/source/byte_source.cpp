@@ -1,6 +1,7 @@
 #include "stack/source/byte_source.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,27 @@ namespace {
 constexpr std::size_t kFileChunk =
     1 << 20;  // large enough that the system call costs nothing beside the hash
 
+constexpr std::uint64_t kLargeFile = 256 << 20;  // what is smaller may stay in memory
+constexpr std::uint64_t kGivenBack =
+    16 << 20;  // at a time; beyond what is read ahead, so that nothing is read twice
+
+// By a thousand samples. True also when the system does not say.
+bool is_mostly_cached(int fd, std::uint64_t size) {
+  constexpr std::uint64_t kSamples = 1000;
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  void* const mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (mapped == MAP_FAILED) return true;
+  std::uint64_t cached = 0;
+  for (std::uint64_t i = 0; i < kSamples; ++i) {
+    unsigned char state = 1;
+    const std::uint64_t at = size / kSamples * i / page * page;
+    if (::mincore(static_cast<char*>(mapped) + at, 1, &state) != 0) state = 1;
+    cached += state & 1;
+  }
+  ::munmap(mapped, size);
+  return cached * 2 > kSamples;
+}
+
 Error os_error(const std::string& path, const char* doing) {
   const ErrorKind kind = errno == ENOENT ? ErrorKind::kNotFound : ErrorKind::kIo;
   return Error{kind, printable(path), std::string("Cannot ") + doing + ": " + std::strerror(errno) + "."};
@@ -24,9 +46,25 @@ Error os_error(const std::string& path, const char* doing) {
 }  // namespace
 
 FileBytes::FileBytes(std::string path, int fd, std::uint64_t size, Watch watch)
-    : path_(std::move(path)), fd_(fd), size_(size), watch_(std::move(watch)) {}
+    : path_(std::move(path)),
+      fd_(fd),
+      size_(size),
+      gives_back_(size >= kLargeFile && !is_mostly_cached(fd, size)),
+      watch_(std::move(watch)) {}
 
-FileBytes::~FileBytes() { ::close(fd_); }
+FileBytes::~FileBytes() {
+  give_back();
+  ::close(fd_);
+}
+
+// Only what was read here: other readers may be at other places of the same file.
+void FileBytes::give_back() {
+  if (gives_back_ && position_ > kept_from_) {
+    (void)::posix_fadvise(fd_, static_cast<off_t>(kept_from_), static_cast<off_t>(position_ - kept_from_),
+                          POSIX_FADV_DONTNEED);
+  }
+  kept_from_ = position_;
+}
 
 Result<std::unique_ptr<FileBytes>> FileBytes::open(const std::string& path, bool follow, Watch watch) {
   // O_NONBLOCK: a fifo under the expected name must not hang us before fstat has seen what it is.
@@ -54,6 +92,7 @@ Result<std::string_view> FileBytes::next() {
   } while (got < 0 && errno == EINTR);
   if (got < 0) return os_error(path_, "read it");
   position_ += static_cast<std::uint64_t>(got);
+  if (position_ - kept_from_ >= kGivenBack) give_back();
   if (watch_) watch_(position_);
   return std::string_view(buffer_.data(), static_cast<std::size_t>(got));
 }
@@ -62,7 +101,9 @@ std::uint64_t FileBytes::skip(std::uint64_t count) {
   // Never past the end: a truncated file must be noticed by the read that follows.
   count = std::min(count, size_ - std::min(size_, position_));
   if (count == 0 || ::lseek(fd_, static_cast<off_t>(position_ + count), SEEK_SET) < 0) return 0;
+  give_back();
   position_ += count;
+  kept_from_ = position_;
   if (watch_) watch_(position_);
   return count;
 }

@@ -21,7 +21,9 @@ class ByteSource {
   virtual std::uint64_t skip(std::uint64_t count) { return count * 0; }
 };
 
-// A regular file, opened without following a symlink in its last component when `follow` is false.
+// A regular file, opened without following a symlink in its last component when `follow` is false. Of a large
+// file that is not in memory, what was read is given back to the system at once: an image of 20 GB is read
+// once, and would push out whatever else is cached.
 class FileBytes final : public ByteSource {
  public:
   using Watch = std::function<void(std::uint64_t position)>;
@@ -38,10 +40,13 @@ class FileBytes final : public ByteSource {
 
  private:
   FileBytes(std::string path, int fd, std::uint64_t size, Watch watch);
+  void give_back();
   std::string path_;
   int fd_;
   std::uint64_t size_;
   std::uint64_t position_ = 0;
+  bool gives_back_;
+  std::uint64_t kept_from_ = 0;  // from here to the position, pages were read and not yet given back
   Watch watch_;
   std::string buffer_;
 };
