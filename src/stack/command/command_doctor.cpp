@@ -97,7 +97,7 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
     if (entry.unreadable && !with_plan)
       troubles.push_back("unreadable: " + printable(entry.path) + ": " + *entry.unreadable);
   }
-  BaseSearch search{.branches = options.branches};
+  BaseSearch search{.branches = options.branches, .every_commit = options.every_commit};
   const std::vector<VersionHint> hints =
       find_version_hints(with_plan ? workspace->raw_tree : tree, repository);
   for (const VersionHint& hint : hints) {

@@ -112,6 +112,9 @@ class Verbs {
         ->type_name("PATH");
     doctor->add_option("--tree", doctor_.tree, "Tree to place, without a plan")->type_name("SOURCE");
     doctor->add_option("--branch", doctor_.branches, "Search the history of these only")->type_name("NAME");
+    doctor->add_flag(
+        "--every-commit", doctor_.every_commit,
+        "Compare with every commit of these histories, not with samples first (a minute for 20,000)");
   }
 
   void planning() {

@@ -235,5 +235,30 @@ TEST(ForkScenario, EqualTextsHaveIdsOfTheirOwnThatStay) {
   EXPECT_EQ(ids(s.run({"list", "--json"})).size(), first.size() + 1);
 }
 
+// The new file is one block; what was added inside is a piece of it and a topic that stands on the move.
+TEST(ForkScenario, AnEditInsideARenamedFileIsATopicOfItsOwn) {
+  Stage s;
+  s.git.write("pkg/old.py", numbered(1, 30));
+  s.commit_base();
+  s.git.remove("pkg/old.py");
+  s.git.write("pkg/new.py", numbered(1, 12) + "guard one\nguard two\n" + numbered(13, 30));
+  s.commit_tree();
+  s.init();
+  const std::string block = s.id_of("pkg/new.py");
+  s.add(
+      "\n[[bucket]]\nname = \"move\"\ntake = [{ rename = [\"pkg/old.py\", \"pkg/new.py\"] "
+      "}]\n\n[[bucket]]\nname = "
+      "\"guard\"\ntake = [\"" +
+      block + "[+/^guard/]\"]\n");
+  const Answer split = s.run({"split", "--json"});
+  ASSERT_EQ(split.code, 0) << split.err;
+  ASSERT_EQ(s.run({"integrate"}).code, 0);
+  EXPECT_EQ(s.run({"verify"}).code, 0);
+  EXPECT_EQ(s.git.git("show tessera/demo/move:pkg/new.py") + "\n", numbered(1, 30));
+  EXPECT_EQ(s.git.git("diff --name-status -M main tessera/demo/move"), "R100\tpkg/old.py\tpkg/new.py");
+  EXPECT_EQ(s.git.git("diff --numstat tessera/demo/move tessera/demo/guard"), "2\t0\tpkg/new.py");
+  EXPECT_EQ(s.git.git("diff running tessera/demo/integration"), "");
+}
+
 }  // namespace
 }  // namespace tessera::stack

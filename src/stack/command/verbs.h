@@ -82,6 +82,7 @@ struct DoctorOptions {
   std::string repository;  // without a plan: both of these
   std::string tree;
   std::vector<std::string> branches;  // whose history is searched for a base; empty: all
+  bool every_commit = false;          // of them, not samples
 };
 Result<Exit> run_doctor(const DoctorOptions& options, const Session& session);
 

@@ -21,25 +21,22 @@ std::int64_t differs(const std::optional<TreeEntry>& a, const std::optional<Tree
 
 class Search {
  public:
-  Search(const Repository& repository, const Oid& tree, StageProgress progress)
-      : repository_(repository), tree_(tree), progress_(std::move(progress)) {}
+  Search(const Repository& repository, const Oid& tree, const BaseSearch& search)
+      : repository_(repository),
+        tree_(tree),
+        every_commit_(search.every_commit),
+        progress_(search.progress) {}
 
   Result<void> look_along(const std::vector<Oid>& history, const std::string& found_by) {
     if (history.empty()) return {};
-    std::size_t best = 0;
-    std::int64_t least = -1;
-    Stage stage(progress_, "base candidates", (history.size() + kStride - 1) / kStride);
-    for (std::size_t i = 0; i < history.size(); i += kStride) {
-      stage.step();
-      TS_TRY(const std::int64_t files, count(history[i], found_by));
-      if (least < 0 || files < least) {
-        least = files;
-        best = i;
-      }
-    }
     // Around the best sample every commit is counted: the valley's floor need not slope one way.
-    const std::size_t first = best >= kStride ? best - kStride : 0;
-    const std::size_t last = std::min(best + kStride, history.size() - 1);
+    std::size_t first = 0;
+    std::size_t last = history.size() - 1;
+    if (!every_commit_) {
+      TS_TRY(const std::size_t best, best_sample(history, found_by));
+      first = best >= kStride ? best - kStride : 0;
+      last = std::min(best + kStride, last);
+    }
     TS_TRY(const std::vector<std::int64_t> files, count_each(history, first, last));
     std::vector<std::size_t> order(files.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -51,6 +48,21 @@ class Search {
     return {};
   }
 
+  Result<std::size_t> best_sample(const std::vector<Oid>& history, const std::string& found_by) {
+    std::size_t best = 0;
+    std::int64_t least = -1;
+    Stage stage(progress_, "base candidates", (history.size() + kStride - 1) / kStride);
+    for (std::size_t i = 0; i < history.size(); i += kStride) {
+      stage.step();
+      TS_TRY(const std::int64_t files, count(history[i], found_by));
+      if (least < 0 || files < least) {
+        least = files;
+        best = i;
+      }
+    }
+    return best;
+  }
+
   // The differing files of every commit of history[first..last]. From one commit to the next only the paths
   // that the commit touched can change their answer.
   Result<std::vector<std::int64_t>> count_each(const std::vector<Oid>& history, std::size_t first,
@@ -58,7 +70,9 @@ class Search {
     TS_TRY(Commit commit, repository_.read_commit(history[first]));
     TS_TRY(const TreeDistance start, repository_.distance(commit.tree, tree_, false));
     std::vector<std::int64_t> files = {start.files};
+    Stage stage(progress_, "commits", last - first);
     for (std::size_t at = first + 1; at <= last; ++at) {
+      stage.step();
       TS_TRY(Commit next, repository_.read_commit(history[at]));
       TS_TRY(const std::vector<std::string> paths, repository_.changed_paths(commit.tree, next.tree));
       std::int64_t now = files.back();
@@ -105,6 +119,7 @@ class Search {
  private:
   const Repository& repository_;
   Oid tree_;
+  bool every_commit_;
   StageProgress progress_;
   std::map<Oid, BaseCandidate> seen_;
   std::vector<Oid> order_;
@@ -138,7 +153,7 @@ Result<std::vector<Ref>> starts_of(const Repository& repository, const BaseSearc
 
 Result<std::vector<BaseCandidate>> find_bases(const Repository& repository, const Oid& tree,
                                               const BaseSearch& search) {
-  Search counter(repository, tree, search.progress);
+  Search counter(repository, tree, search);
   for (const std::string& hint : search.hints) {
     const auto commit = repository.resolve_commit(hint);
     if (!commit) continue;  // a version that this repository does not know

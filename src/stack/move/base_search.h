@@ -24,7 +24,8 @@ struct BaseSearch {
   std::vector<std::string> hints{};     // names or shortened ids that the tree itself gives (version_hint.h)
   std::string own_branches{};           // "refs/heads/tessera/x/": made from the tree, so never its base
   std::optional<Oid> own_commit{};  // the tree as a commit, if it is one: branches that hold it are its own
-  std::size_t most = 5;             // candidates to give back
+  bool every_commit = false;  // of each history: finds a valley that is narrower than the samples' distance
+  std::size_t most = 5;       // candidates to give back
   StageProgress progress{};
 };
 

@@ -36,6 +36,51 @@ TEST(BaseSearch, DescendsToTheTrueBase) {
   EXPECT_EQ(found->at(0).files, 1);
 }
 
+// Upstream reformatted everything and took it back a few commits later; the fork stands in between.
+TEST(BaseSearch, AValleyBetweenTwoSamplesIsFoundWhenEveryCommitIsCompared) {
+  ScratchRepository git;
+  // As `git fast-import` reads it: two hundred commits in one go.
+  std::string stream;
+  const auto commit_all = [&](const std::string& message, const std::string& text) {
+    stream += "commit refs/heads/main\ncommitter A <a@b> 1700000000 +0000\ndata " +
+              std::to_string(message.size()) + "\n" + message + "\n";
+    for (int f = 0; f < 20; ++f) {
+      const std::string bytes = text + std::to_string(f) + "\n";
+      stream += "M 644 inline f" + std::to_string(f) + "\ndata " + std::to_string(bytes.size()) + "\n" +
+                bytes + "\n";
+    }
+  };
+  const auto commit_one = [&](int i) {
+    const std::string bytes = std::to_string(i) + "\n";
+    stream +=
+        "commit refs/heads/main\ncommitter A <a@b> 1700000000 +0000\ndata 1\nx\nM 644 inline log\ndata " +
+        std::to_string(bytes.size()) + "\n" + bytes + "\n";
+  };
+  commit_all("plain", "plain ");
+  for (int i = 0; i < 100; ++i) commit_one(i);
+  commit_all("reformat", "formatted ");
+  for (int i = 100; i < 105; ++i) commit_one(i);
+  commit_all("take it back", "plain ");
+  for (int i = 105; i < 190; ++i) commit_one(i);
+  git.folder().write("stream", stream);
+  git.git("fast-import --quiet < stream");
+  const std::string base = git.git("log -1 --format=%H --skip=88 --first-parent main");
+  ASSERT_EQ(git.git("show " + base + ":f0"), "formatted 0");
+  git.git("checkout -q -f -b fork " + base);
+  std::filesystem::remove(git / "stream");
+  git.write("f3", "ours\n");
+  const std::string tip = git.commit("fork");
+  const auto repository = Repository::open(git.path());
+  const Oid tree = repository->read_commit(*oid_from_hex(tip))->tree;
+  const auto sampled = find_bases(*repository, tree, {.branches = {"main"}});
+  ASSERT_TRUE(sampled.ok());
+  EXPECT_GT(sampled->at(0).files, 1);
+  const auto every = find_bases(*repository, tree, {.branches = {"main"}, .every_commit = true});
+  ASSERT_TRUE(every.ok());
+  EXPECT_EQ(to_hex(every->at(0).commit), base);
+  EXPECT_EQ(every->at(0).files, 1);
+}
+
 // Counting from one commit to the next is right only when nothing is forgotten: git counts all of them.
 TEST(BaseSearchProperty, TheNearestOfAHistoryIsTheOneThatGitCounts) {
   const unsigned seed = test_seed();
