@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/markup.h"
+
 namespace tessera::bench {
 namespace {
 
@@ -11,31 +13,8 @@ std::string number(double value) {
   return text.data();
 }
 
-std::string escaped(std::string_view words) {
-  std::string out;
-  for (const char c : words) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
-}
-
 std::string hint_of(std::string_view hint) {
-  return hint.empty() ? "" : "<title>" + escaped(hint) + "</title>";
+  return hint.empty() ? "" : "<title>" + markup_escaped(hint) + "</title>";
 }
 
 }  // namespace
@@ -43,7 +22,7 @@ std::string hint_of(std::string_view hint) {
 Svg::Svg(double width, double height, std::string_view title) {
   out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " + number(height) +
          "\" width=\"" + number(width) + "\" height=\"" + number(height) +
-         "\" font-family=\"system-ui, sans-serif\">\n<title>" + escaped(title) +
+         "\" font-family=\"system-ui, sans-serif\">\n<title>" + markup_escaped(title) +
          "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
   text({.x = 20, .y = 28, .size = 16}, title);
 }
@@ -51,7 +30,7 @@ Svg::Svg(double width, double height, std::string_view title) {
 void Svg::text(const SvgText& at, std::string_view words) {
   out_ += "<text x=\"" + number(at.x) + "\" y=\"" + number(at.y) + "\" text-anchor=\"" +
           std::string(at.anchor) + "\" font-size=\"" + std::to_string(at.size) + "\" fill=\"" +
-          std::string(at.fill) + "\">" + escaped(words) + "</text>\n";
+          std::string(at.fill) + "\">" + markup_escaped(words) + "</text>\n";
 }
 
 void Svg::box(double x, double y, double width, double height, std::string_view fill, std::string_view hint) {

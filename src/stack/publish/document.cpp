@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/markup.h"
 #include "stack/object/printable.h"
 
 namespace tessera::stack {
@@ -160,31 +161,7 @@ Span link(std::string text, std::string url) {
   return {.kind = Span::Kind::kLink, .text = std::move(text), .link = std::move(url)};
 }
 
-std::string html_escaped(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
+std::string html_escaped(std::string_view text) { return markup_escaped(printable(text)); }
 
 std::string markdown_escaped(std::string_view text) {
   std::string out;
