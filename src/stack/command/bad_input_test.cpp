@@ -7,8 +7,7 @@
 #include <functional>
 #include <ostream>
 
-#include "stack/command/typed.h"
-#include "stack/git/scratch_repository.h"
+#include "stack/command/stage.h"
 #include "stack/object/digest.h"
 #include "stack/source/test_archive.h"
 
@@ -18,42 +17,33 @@ namespace {
 using testing::HasSubstr;
 
 // A base and its successor on main, a tree beside them, a plan with two buckets over all of it.
-struct World {
-  ScratchRepository git;
-  ScratchFolder tree;
-  ScratchFolder work;
-  std::string old;
-  std::string base;
+struct World : Stage {
+  ScratchFolder folder;
 
   World() {
     git.write("a.py", "one\n\n\n\ntwo\n");
-    git.write("b.py", "b\n");
-    old = git.commit("old");
     git.write("b.py", "b = 1\n");
-    base = git.commit("base");
-    tree.write("a.py", "ONE\n\n\n\nTWO\n");
-    tree.write("b.py", "b = 2\n");
+    commit_base();
+    folder.write("a.py", "ONE\n\n\n\nTWO\n");
+    folder.write("b.py", "b = 2\n");
   }
-  std::string plan() const { return work / "stack.toml"; }
-  Answer run(const std::vector<std::string>& arguments) const { return type(plan(), arguments); }
   Answer init(const std::string& repository, const std::string& at, const std::string& source) const {
     return run({"init", "--repo", repository, "--base", at, "--tree", source, "--name", "demo"});
   }
-  std::string source() const { return "dir:" + tree.path().string(); }
+  std::string source() const { return "dir:" + folder.path().string(); }
   void planned(const std::string& buckets =
                    "\n[[bucket]]\nname = \"a\"\ntake = [\"a.py\"]\n\n[[bucket]]\nname = "
                    "\"b\"\ntake = [\"b.py\"]\n") const {
     const Answer answer = init(git.path(), base, source());
     ASSERT_EQ(answer.code, 0) << answer.err;
-    std::ofstream(plan(), std::ios::app) << buckets;
+    add(buckets);
   }
   void split() const {
     planned();
     ASSERT_EQ(run({"split"}).code, 0);
   }
   void edit_plan(const std::string& from, const std::string& to) const {
-    std::ifstream in(plan());
-    std::string text((std::istreambuf_iterator<char>(in)), {});
+    std::string text = work.read("stack.toml");
     ASSERT_NE(text.find(from), std::string::npos) << text;
     std::ofstream(plan()) << text.replace(text.find(from), from.size(), to);
   }
@@ -102,7 +92,7 @@ const std::vector<Case> kCases = {
      [](const World& w) { return w.init(w.git.path(), w.base + ":a.py", w.source()); }},
     {"BaseIsFarFromTheTree", 0, "the base is probably another commit", "tessera-stack --plan ",
      [](const World& w) {
-       for (int i = 0; i < 60; ++i) w.tree.write("new/" + std::to_string(i), "x\n");
+       for (int i = 0; i < 60; ++i) w.folder.write("new/" + std::to_string(i), "x\n");
        return w.init(w.git.path(), w.base, w.source());
      }},
     {"BaseOfThePlanIsGone", 3, "is not in this repository", "git -C ",
@@ -112,7 +102,7 @@ const std::vector<Case> kCases = {
        return w.run({"list"});
      }},
     {"RepositoryIsNone", 3, "could not find repository", "git -C ",
-     [](const World& w) { return w.init(w.tree.path().string(), "HEAD", w.source()); }},
+     [](const World& w) { return w.init(w.folder.path().string(), "HEAD", w.source()); }},
     {"RepositoryIsNowhere", 3, "nowhere", "git clone --bare URL ",
      [](const World& w) { return w.init(w.work / "nowhere", "HEAD", w.source()); }},
     {"PlanIsNowhere", 3, "There is no such plan", "tessera-stack --plan ",
@@ -126,7 +116,7 @@ const std::vector<Case> kCases = {
     {"TreeChangedSinceInit", 3, "and the plan was made for sha256:", "tessera-stack --plan ",
      [](const World& w) {
        w.planned();
-       w.tree.write("b.py", "b = 3\n");
+       w.folder.write("b.py", "b = 3\n");
        w.git.git("update-ref -d refs/tessera-stack/demo/tree");
        return w.run({"init", "--refresh"});
      }},

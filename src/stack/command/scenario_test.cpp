@@ -98,8 +98,7 @@ TEST(Scenario, ACycleIsRefusedAndAnEditOpensIt) {
       "\n[[bucket]]\nname = \"one\"\ntake = [\"a.py#L6\"]\n\n[[bucket]]\nname = \"two\"\ntake = [\"b.py\", "
       "\"a.py#L2\"]\nneeds = [\"one\"]\n\n[[bucket]]\nname = \"host\"\nkind = \"local\"\nwhy = \"ours\"\n");
   // "one" with everything of a.py, "two" with everything of b.py: each uses what the other makes.
-  std::ifstream in(s.plan());
-  const std::string open((std::istreambuf_iterator<char>(in)), {});
+  const std::string open = s.work.read("stack.toml");
   std::string cycle = open;
   cycle.replace(cycle.find("\"a.py#L6\""), 9, "\"a.py\"");
   cycle.replace(cycle.find(", \"a.py#L2\""), 11, "");
@@ -181,9 +180,7 @@ TEST(Scenario, DriftIsAbsorbedAndAReviewersCommitStaysAhead) {
   EXPECT_EQ(absorbed.code, 1) << absorbed.err;  // one line is ambiguous
   EXPECT_THAT(absorbed.out, AllOf(HasSubstr("ambiguous"), HasSubstr("weak"),
                                   HasSubstr("ahead of tree: " + suggestion.substr(0, 12) + " on a")));
-  std::ifstream in(s.plan());
-  std::string plan((std::istreambuf_iterator<char>(in)), {});
-  EXPECT_THAT(plan, AllOf(HasSubstr("[[ahead]]"), HasSubstr(suggestion)));
+  EXPECT_THAT(s.work.read("stack.toml"), AllOf(HasSubstr("[[ahead]]"), HasSubstr(suggestion)));
   // The user decides: what is left, the line between, is c's.
   s.add("\n[[bucket]]\nname = \"c\"\nneeds = [\"a\"]\ntake = [\"glob:**\"]\n");
   const Answer split = s.run({"split"});
@@ -310,33 +307,6 @@ TEST(Scenario, ARepositoryOfAnotherOwnerIsRead) {
   EXPECT_EQ(s.run({"integrate"}).code, 0);
   EXPECT_EQ(s.run({"verify"}).code, 0);
   EXPECT_FALSE(std::filesystem::exists(s.work / "ran"));
-}
-
-// The tree moved on, and what is typed next.
-TEST(Scenario, AChangedTreeAndAStalePlanSayWhatToType) {
-  Stage s;
-  s.git.write("f", "1\n");
-  s.commit_base();
-  s.git.write("f", "2\n");
-  s.commit_tree();
-  s.init();
-  s.git.git("checkout -q -f running");
-  s.git.write("f", "3\n");
-  s.git.commit("moved on");
-  s.git.git("checkout -q --detach");
-  const Answer changed = s.run({"init", "--refresh"});
-  EXPECT_EQ(changed.code, 3);
-  EXPECT_THAT(changed.err, AllOf(HasSubstr("the plan was made for sha256:"), HasSubstr(" absorb\n")));
-  std::ifstream in(s.plan());
-  std::string plan((std::istreambuf_iterator<char>(in)), {});
-  plan.replace(plan.find("\"myers\""), 7, "\"patience\"");
-  std::ofstream(s.plan()) << plan;
-  EXPECT_THAT(s.run({"plan", "check"}).err, HasSubstr(" plan pin\n"));
-  plan.replace(plan.find("digest  = \"sha256:") + 18, 4, "0000");
-  std::ofstream(s.plan()) << plan;
-  const Answer other = s.run({"list"});
-  EXPECT_EQ(other.code, 3);
-  EXPECT_THAT(other.err, HasSubstr(" absorb\n"));
 }
 
 }  // namespace

@@ -77,8 +77,7 @@ TEST(ImageEras, FlippedByteInACompressedLayerIsADigestErrorNotADecompressorsRidd
 TEST(ImageEras, FlippedByteInDockersFormIsFoundByTheDiffId) {
   const ScratchFolder folder;
   eras(folder, small_image());
-  std::ifstream in(folder / "middle.tar", std::ios::binary);
-  std::string tar{std::istreambuf_iterator<char>(in), {}};
+  std::string tar = folder.read("middle.tar");
   tar[tar.find("root\n")] = 'R';
   folder.write("flipped.tar", tar);
   EXPECT_NE(failure("docker-save:" + (folder / "flipped.tar") + ":/opt/app").what.find("digest"),

@@ -47,8 +47,7 @@ inline std::string packed(const ScratchFolder& folder, const std::string& bytes,
   EXPECT_EQ(run_command(std::string(program) + " -c " + (folder / "pack.in") + " > " + (folder / "pack.out"))
                 .status,
             0);
-  std::ifstream in(folder / "pack.out", std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return folder.read("pack.out");
 }
 
 inline TestImage small_image() {
