@@ -292,6 +292,7 @@ void Engine::publish(bool handing_out) {
   speculation_.refused_drafts = counters.refused_drafts;
   books_.awaited_constraint = counters.awaited_constraint;
   books_.awaited_blocks = counters.awaited_blocks;
+  std::ranges::copy(counters.speculation.verified_at, speculation_.verified_at.begin());
   std::ranges::copy(counters.speculation.accepted_at, speculation_.accepted_at.begin());
   books_.speculation = speculation_;
   books_.prefix_queries = counters.prefix_queries;

@@ -35,7 +35,8 @@ struct SpeculationStats {
   std::int64_t drafts = 0;                                 // steps of sequences that verified drafts
   std::int64_t draft_tokens = 0;                           // drafts verified
   std::int64_t accepted_tokens = 0;                        // of these, those that stood
-  std::array<std::int64_t, kMostDrafts> accepted_at = {};  // by position
+  std::array<std::int64_t, kMostDrafts> verified_at = {};  // draft_tokens by position
+  std::array<std::int64_t, kMostDrafts> accepted_at = {};  // accepted_tokens by position
   std::int64_t refused_drafts = 0;  // that a grammar does not allow, so that nothing verified them
   std::int32_t draft_length = 0;    // that the gate chose for the last step
   // [drafts]: engine steps for which it chose so many; of these, the ones that only try a length.

@@ -157,6 +157,8 @@ TEST(Engine, SpeculatesAsTheGateSaysAndCountsIt) {
     EXPECT_LT(spoken.accepted_tokens, spoken.draft_tokens);
     EXPECT_EQ(spoken.accepted_tokens, spoken.accepted_at[0] + spoken.accepted_at[1] + spoken.accepted_at[2]);
     EXPECT_GE(spoken.accepted_at[0], spoken.accepted_at[1]);
+    EXPECT_EQ(spoken.drafts, spoken.verified_at[0]);
+    EXPECT_EQ(spoken.draft_tokens, spoken.verified_at[0] + spoken.verified_at[1] + spoken.verified_at[2]);
     // Beyond 60 tokens nobody drafts.
     EXPECT_LT(spoken.draft_tokens, 10 * 60 * 3);
     if (!adaptive) {

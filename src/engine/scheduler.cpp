@@ -62,6 +62,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   deliveries_.resize(seqs);
   allowed_.resize((static_cast<std::size_t>(options.vocab) + 63) / 64);
   counters_.speculation.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
+  counters_.speculation.verified_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   verified_.accepted_at.assign(static_cast<std::size_t>(options.most_drafts), 0);
   for (std::int32_t slot = options.max_num_seqs; slot-- > 0;) free_slots_.push_back(slot);
 }

@@ -351,6 +351,8 @@ void Metrics::Impl::append_speculation(const SpeculationStats& stats, std::int32
   count("vllm:spec_decode_num_accepted_tokens_total", "Of these, accepted.", stats.accepted_tokens);
   count_each("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted draft tokens by position.",
              "position", most, [&](std::size_t i) { return stats.accepted_at[i]; });
+  count_each("tessera:speculation_verified_tokens_per_pos_total", "Verified draft tokens by position.",
+             "position", most, [&](std::size_t i) { return stats.verified_at[i]; });
   count_each("tessera:speculation_chosen_steps_total",
              "Engine steps by the draft length that was chosen for them.", "drafts", most + 1,
              [&](std::size_t i) { return stats.chosen[i]; });

@@ -10,10 +10,11 @@ void SpeculationCounters::record(std::int32_t drafted, std::int32_t accepted) {
   TS_CHECK(accepted >= 0 && accepted <= drafted, accepted, drafted);
   if (drafted == 0) return;
   if (accepted_at.size() < static_cast<std::size_t>(drafted))
-    accepted_at.resize(static_cast<std::size_t>(drafted));
+    accepted_at.resize(static_cast<std::size_t>(drafted)), verified_at.resize(accepted_at.size());
   ++drafts;
   draft_tokens += drafted;
   accepted_tokens += accepted;
+  for (std::int32_t i = 0; i < drafted; ++i) ++verified_at[static_cast<std::size_t>(i)];
   for (std::int32_t i = 0; i < accepted; ++i) ++accepted_at[static_cast<std::size_t>(i)];
 }
 

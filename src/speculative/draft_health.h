@@ -16,6 +16,7 @@ struct SpeculationCounters {
   std::int64_t accepted_tokens = 0;  // vllm:spec_decode_num_accepted_tokens
   // [num_speculative_tokens] drafts that stood at each position: vllm:spec_decode_num_accepted_tokens_per_pos
   std::vector<std::int64_t> accepted_at;
+  std::vector<std::int64_t> verified_at;  // likewise, drafts that there were: fewer where lengths vary
 
   // A sequence's step: `drafted` drafts, of which the first `accepted` stood.
   void record(std::int32_t drafted, std::int32_t accepted);

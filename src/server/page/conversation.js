@@ -147,11 +147,10 @@ function showActions() {
   if (view?.message.role !== "assistant") return;
   const answer = view.message;
   const buttons = [makeButton(answer.state === "failed" ? "Try again" : "Regenerate", regenerate)];
-  if (answer.content.length) {
+  // Without https browsers offer no clipboard; the text can still be selected.
+  if (answer.content.length && navigator.clipboard) {
     buttons.push(makeButton("Copy", (event) => {
-      // Without https browsers offer no clipboard; the text can still be selected.
-      const done = navigator.clipboard?.writeText(joined(answer.content));
-      done?.then(() => { event.target.textContent = "Copied"; }, () => {});
+      navigator.clipboard.writeText(joined(answer.content)).then(() => { event.target.textContent = "Copied"; }, () => {});
     }));
   }
   view.addActions(buttons);

@@ -60,7 +60,7 @@ const show = (id, text) => { byId(id).textContent = text; };
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 const whole = (value) => Math.round(value).toLocaleString("en");
 const milliseconds = (value) => `${value >= 10 ? rounded(value) : value.toFixed(2)} ms`;
-const rate = (value) => value === undefined ? "–" : value >= 100 ? whole(value) : value.toFixed(1);
+const rate = (value) => value === undefined ? "–" : value >= 100 || value === 0 ? whole(value) : value.toFixed(1);
 
 const kSvg = "http://www.w3.org/2000/svg";
 function drawPlot(id, series, least) {
@@ -124,8 +124,10 @@ function drawRequests(now) {
   const running = "vllm:num_requests_running", waiting = "vllm:num_requests_waiting";
   show("running", whole(now.of(running) ?? 0));
   show("waiting", whole(now.of(waiting) ?? 0));
-  drawPlot("requests-plot", [{values: samples.slice(1).map((sample) => sample?.of(running)), kind: "first"},
-                             {values: samples.slice(1).map((sample) => sample?.of(waiting)), kind: "second"}], 1);
+  const lineOf = (name, kind) => ({values: samples.slice(1).map((sample) => sample?.of(name)), kind});
+  // What runs is drawn last: where both are alike, it is on top.
+  const top = drawPlot("requests-plot", [lineOf(waiting, "second"), lineOf(running, "first")], 1);
+  show("requests-note", `the last minute; top of the plot: ${whole(top)}`);
 }
 
 function drawKv(now) {
@@ -135,28 +137,36 @@ function drawKv(now) {
     .sort((a, b) => Number(a.labels.rank) - Number(b.labels.rank));
   drawBars("kv", ranks.length ? ranks.map((one) => bar(`rank ${one.labels.rank}`, one.value)) : [bar("pool", now.of(name) ?? 0)]);
   const config = now.each("vllm:cache_config_info")[0]?.labels;
-  show("kv-note", config ? `${whole(config.num_gpu_blocks * config.block_size)} tokens in blocks of ${config.block_size}, ${config.cache_dtype}` : "");
+  if (!config) return show("kv-note", "");
+  const room = `room for ${whole(config.num_gpu_blocks * config.block_size)} tokens${ranks.length > 1 ? " on all ranks" : ""}`;
+  const dtype = config.cache_dtype === "auto" ? "" : `, ${config.cache_dtype}`;
+  show("kv-note", `${room}, in blocks of ${config.block_size}${dtype}`);
 }
 
 function drawSpeculation(now) {
-  const perPosition = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
-  const positions = now.each(perPosition).length;
+  const accepted = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+  const verified = "tessera:speculation_verified_tokens_per_pos_total";
+  const positions = now.each(accepted).length;
   if (!positions) {
     drawBars("acceptance", []);
     show("speculation-note", "No draft: start the server with --speculative-config.");
     return;
   }
   const {value, span} = lately((from, to) => {
-    const drafts = (to.of("vllm:spec_decode_num_drafts_total") ?? 0) - (from.of("vllm:spec_decode_num_drafts_total") ?? 0);
-    if (!(drafts > 0)) return undefined;
-    return to.each(perPosition).map((one, i) => (one.value - (from.each(perPosition)[i]?.value ?? 0)) / drafts);
+    const grown = (name) => to.each(name).map((one, i) => one.value - (from.each(name)[i]?.value ?? 0));
+    const tried = grown(verified), stood = grown(accepted);
+    return tried[0] > 0 ? {tried, stood} : undefined;
   });
-  const shares = value ?? Array(positions).fill(0);
-  drawBars("acceptance", shares.map((share, i) => ({name: i === 0 ? "1st" : i === 1 ? "2nd" : i === 2 ? "3rd" : `${i + 1}th`,
-                                                    share, text: percent(share), kind: "draft"})));
+  // Of the drafts that there were at a position: where the draft length varies, later ones are fewer.
+  drawBars("acceptance", Array.from({length: positions}, (_, i) => {
+    const share = value?.tried[i] > 0 ? value.stood[i] / value.tried[i] : undefined;
+    return {name: i === 0 ? "1st" : i === 1 ? "2nd" : i === 2 ? "3rd" : `${i + 1}th`,
+            share: share ?? 0, text: share === undefined ? "–" : percent(share), kind: "draft"};
+  }));
   const length = now.of("tessera:speculation_draft_length");
   show("speculation-note", value
-    ? `${shares.reduce((sum, share) => sum + share, 0).toFixed(2)} accepted a drafting step ${span}; draft length now ${length}`
+    ? `${(value.stood.reduce((sum, count) => sum + count, 0) / value.tried[0]).toFixed(2)} accepted a drafting step ${span}; `
+      + `draft length now ${length}`
     : "Nothing drafted yet.");
 }
 

@@ -65,6 +65,7 @@ class MessageView {
   }
 
   addReasoning(piece) {
+    this.endWait();
     if (!this.thought) {
       this.thought = make("details", "thought");
       this.thought.open = this.message.state === "streaming";
@@ -77,6 +78,10 @@ class MessageView {
     this.thoughtText.classList.add("open");
   }
 
+  endWait() {
+    this.foot.querySelector(".awaited")?.remove();
+  }
+
   closeThought() {
     if (!this.thought || this.thoughtClosed) return;
     this.thoughtClosed = true;
@@ -87,6 +92,7 @@ class MessageView {
   }
 
   addContent(piece) {
+    this.endWait();
     this.closeThought();
     if (!this.text) {
       this.text = make("div", "text");
@@ -97,6 +103,7 @@ class MessageView {
   }
 
   showCall(index, call) {
+    this.endWait();
     this.closeThought();
     let shown = this.calls[index];
     if (!shown) {
@@ -116,7 +123,11 @@ class MessageView {
     this.root.dataset.state = answer.state;
     this.foot.replaceChildren();
     this.problem?.remove();
-    if (answer.state === "streaming") return;
+    if (answer.state === "streaming") {
+      // A long prompt or a queue may take its time: that nothing has come is said, and goes with the first piece.
+      if (!answer.firstAt) this.foot.append(make("span", "stats awaited", "waiting for the first token"));
+      return;
+    }
     this.closeThought();
     this.text?.classList.remove("open");
     answer.calls.forEach((call, index) => this.showCall(index, call));

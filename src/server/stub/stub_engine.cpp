@@ -90,6 +90,8 @@ void StubEngine::run() {
         ++drafts.drafts;
         drafts.draft_tokens += options_.drafts;
         drafts.accepted_tokens += output.accepted_drafts;
+        for (std::int32_t i = 0; i < options_.drafts; ++i)
+          ++drafts.verified_at.at(static_cast<std::size_t>(i));
         for (std::int32_t i = 0; i < output.accepted_drafts; ++i)
           ++drafts.accepted_at.at(static_cast<std::size_t>(i));
       }

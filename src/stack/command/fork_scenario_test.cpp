@@ -6,6 +6,7 @@
 
 #include "stack/command/stage.h"
 #include "stack/object/digest.h"
+#include "stack/source/test_archive.h"
 
 namespace tessera::stack {
 namespace {
@@ -258,6 +259,43 @@ TEST(ForkScenario, AnEditInsideARenamedFileIsATopicOfItsOwn) {
   EXPECT_EQ(s.git.git("diff --name-status -M main tessera/demo/move"), "R100\tpkg/old.py\tpkg/new.py");
   EXPECT_EQ(s.git.git("diff --numstat tessera/demo/move tessera/demo/guard"), "2\t0\tpkg/new.py");
   EXPECT_EQ(s.git.git("diff running tessera/demo/integration"), "");
+}
+
+// An image with an editable checkout beside the installed package, patched by a build step.
+TEST(ForkScenario, AnImageSaysWhichCopyWinsAndWhoWroteEachFile) {
+  Stage s;
+  const std::vector<std::string> names = {"__init__.py", "a.py", "b.py", "c.py", "d.py"};
+  const std::string site = "usr/lib/python3.12/site-packages/";
+  std::vector<TarItem> items = {file(site + "vllm.pth", "/opt/vllm\n")};
+  for (const std::string& name : names) {
+    s.git.write("vllm/" + name, name + "\n");
+    items.push_back(file("opt/vllm/vllm/" + name, name + "\n"));
+    items.push_back(file(site + "vllm/" + name, name + "\n"));
+  }
+  s.commit_base();
+  const TestImage image{.layers = {make_tar(items), make_tar({file("opt/vllm/vllm/c.py", "c.py patched\n")})},
+                        .created_by = {"RUN pip install -e .", "RUN sed -i s/py/patched/ c.py"},
+                        .env = "\"PYTHONPATH=/opt/vllm\""};
+  std::map<std::string, std::string> files;
+  const auto as_is = [](const std::string& layer) { return layer; };
+  finish_oci(files, descriptor(kManifestType, add_oci_manifest(files, image, as_is, kLayerType)));
+  s.work.write("image.tar", tar_of(files));
+  const Answer init = s.run({"init", "--repo", s.git.path(), "--base", s.base, "--tree",
+                             "oci:" + (s.work / "image.tar") + ":/opt/vllm", "--name", "demo"});
+  ASSERT_EQ(init.code, 0) << init.err;
+  EXPECT_THAT(init.err, AllOf(HasSubstr("The package is there twice, also in " + site +
+                                        "vllm (4 files equal, 1 different)"),
+                              HasSubstr("PYTHONPATH"), HasSubstr("Without PYTHONPATH it imports")));
+  const Answer shown = s.run({"show", s.id_of("vllm/c.py")});
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr(sha256_digest(image.layers[1])), HasSubstr("RUN sed -i s/py/patched/ c.py")));
+  s.round_trip();
+  EXPECT_THAT(s.run({"report"}).out, ContainsRegex("vllm/c.py.*RUN sed"));
+  // A rule that would hide the very change is refused.
+  s.add("\n[[ignore]]\nglob = \"vllm/c.py\"\nreason = \"noise\"\n");
+  const Answer hidden = s.run({"plan", "check"});
+  EXPECT_EQ(hidden.code, 3);
+  EXPECT_THAT(hidden.err, AllOf(HasSubstr("vllm/c.py"), HasSubstr("even_if_changed"), HasSubstr("; next: ")));
 }
 
 }  // namespace
