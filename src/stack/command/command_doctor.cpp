@@ -67,7 +67,7 @@ Result<Exit> run_doctor(const DoctorOptions& options, const Session& session) {
     for (const Unreadable& gone : workspace->listing.unreadable)
       troubles.push_back(with_next(
           "unreadable: " + printable(gone.path) + ": " + gone.why + "; fetch it, or ignore the path",
-          workspace->repository.git() + " fetch --refetch"));
+          workspace->repository.refetch_command()));
     for (const RuleUse& use : workspace->ruled.uses) {
       if (use.paths == 0)
         troubles.push_back(workspace->where(use.line) + ": the rule '" + use.rule + "' matches no path.");

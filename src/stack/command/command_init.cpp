@@ -147,8 +147,8 @@ Result<Exit> run_init(const InitOptions& options, const Session& session) {
               " atoms, " + std::to_string(texts) + " of them blocks of text, +" + std::to_string(added) +
               " -" + std::to_string(removed) + " lines");
   for (const Unreadable& gone : workspace.listing.unreadable)
-    session.warn(with_next("unreadable: " + gone.path + ": " + gone.why,
-                           workspace.repository.git() + " fetch --refetch"));
+    session.warn(
+        with_next("unreadable: " + gone.path + ": " + gone.why, workspace.repository.refetch_command()));
   for (const PackageCopy& copy : read.copies) {
     session.warn("The package is there twice, also in " + copy.path + " (" + std::to_string(copy.same) +
                  " files equal, " + std::to_string(copy.different) + " different). " + copy.preference);

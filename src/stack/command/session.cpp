@@ -28,6 +28,10 @@ std::string with_plan(std::string command, const Session& session) {
 }
 
 std::string default_next(const Session& session, const Error& error) {
+  const std::string plan =
+      session.plan.empty() ? "stack.toml" : std::filesystem::path(session.plan).filename().string();
+  const bool is_of_plan = error.where.starts_with("plan:") || error.where.starts_with(plan + ":");
+  if (is_of_plan && error.kind != ErrorKind::kInternal) return "tessera-stack plan check";
   switch (error.kind) {
     case ErrorKind::kInternal:
       return "";
@@ -36,12 +40,8 @@ std::string default_next(const Session& session, const Error& error) {
     case ErrorKind::kUnavailable:
       return session.typed;
     default:
-      break;
+      return "tessera-stack " + session.verb + " --help";
   }
-  const std::string plan =
-      session.plan.empty() ? "stack.toml" : std::filesystem::path(session.plan).filename().string();
-  const bool is_of_plan = error.where.starts_with("plan:") || error.where.starts_with(plan + ":");
-  return is_of_plan ? "tessera-stack plan check" : "tessera-stack " + session.verb + " --help";
 }
 
 // The error with its next command; both halves.

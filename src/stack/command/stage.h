@@ -55,4 +55,10 @@ struct Stage {
   }
 };
 
+// The command behind "; next: ", typed in `folder`.
+inline CommandOutput run_next(const Answer& answer, const std::string& folder) {
+  const std::size_t at = answer.err.rfind("; next: ") + 8;
+  return run_command("cd '" + folder + "' && (" + answer.err.substr(at, answer.err.size() - at - 1) + ")");
+}
+
 }  // namespace tessera::stack

@@ -24,11 +24,16 @@ Error cannot_open(const std::string& path) {
     return {ErrorKind::kUnsupported, path,
             with_next("This is a partial clone, whose missing objects would be fetched from the network; a "
                       "plain one is needed",
-                      "git clone --no-local --bare " + quoted + " plain.git")};
+                      "git clone --bare \"$(git -C " + quoted + " remote get-url origin)\" plain.git")};
   }
   if (extension || error.what.find("repository version") != std::string::npos) {
     error.kind = ErrorKind::kUnsupported;
-    return with_next(std::move(error), "git clone --no-local --bare " + quoted + " plain.git");
+    // What git exports has no ids, so it goes from one kind of id to the other; a clone keeps the kind.
+    const bool has_other_ids = error.what.find("objectformat") != std::string::npos;
+    return with_next(std::move(error), has_other_ids
+                                           ? "git init --bare plain.git && git -C " + quoted +
+                                                 " fast-export --all | git -C plain.git fast-import"
+                                           : "git clone --no-local --bare " + quoted + " plain.git");
   }
   // A folder inside a working tree, or one that is not there.
   std::error_code ignored;
@@ -77,6 +82,8 @@ std::string Repository::git() const {
   return "git -C " + shell_quoted(folder != nullptr ? folder : state_->path);
 }
 
+std::string Repository::refetch_command() const { return git() + " fetch --refetch --no-filter"; }
+
 bool Repository::contains(const Oid& oid) const {
   const git_oid id = to_git(oid);
   return git_odb_exists(state_->odb.get(), &id) == 1;
@@ -90,7 +97,7 @@ Result<std::string> Repository::read(const Oid& oid) const {
         ErrorKind::kNotFound, path(),
         with_next("Blob " + to_hex(oid) +
                       " is not in this repository; a mirror may lack it, and git fsck names all such",
-                  git() + " fetch --refetch")};
+                  refetch_command())};
   }
   const GitOdbObject object(raw);
   return std::string(static_cast<const char*>(git_odb_object_data(raw)), git_odb_object_size(raw));

@@ -68,8 +68,9 @@ class Repository : public BlobStore {
   Repository& operator=(Repository&&) noexcept;
   ~Repository() override;
 
-  const std::string& path() const;  // the git directory, with a trailing slash
-  std::string git() const;          // "git -C FOLDER", to be followed by a command and pasted
+  const std::string& path() const;      // the git directory, with a trailing slash
+  std::string git() const;              // "git -C FOLDER", to be followed by a command and pasted
+  std::string refetch_command() const;  // brings lost objects back, of a partial clone too
 
   // Blobs.
   bool contains(const Oid& oid) const override;

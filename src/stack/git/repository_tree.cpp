@@ -19,7 +19,7 @@ struct Reader {
   git_repository* repository;
   git_odb* odb;
   std::vector<TreeEntry>& entries;
-  std::string git;  // how the user calls it there
+  std::string refetch_command;
 
   Result<void> add(const git_oid& id, const std::string& prefix, int depth) {
     if (depth > kDeepest) return Error{ErrorKind::kTooLarge, prefix, "Folders nest deeper than 256."};
@@ -28,7 +28,7 @@ struct Reader {
       return Error{
           ErrorKind::kNotFound, prefix.empty() ? "/" : prefix,
           with_next("This folder's tree object " + to_hex(from_git(id)) + " is not in the repository",
-                    git + " fetch --refetch")};
+                    refetch_command)};
     }
     const GitTree tree(raw);
     for (std::size_t i = 0; i < git_tree_entrycount(raw); ++i) {
@@ -131,16 +131,16 @@ Result<Tree> Repository::read_tree(const Oid& commit_or_tree, std::string_view s
   const git_oid id = to_git(commit_or_tree);
   git_object* raw = nullptr;
   if (git_object_lookup(&raw, state_->repository.get(), &id, GIT_OBJECT_ANY) != 0) {
-    return Error{ErrorKind::kNotFound, path(),
-                 with_next("Object " + to_hex(commit_or_tree) + " is not in this repository",
-                           git() + " fetch --refetch")};
+    return Error{
+        ErrorKind::kNotFound, path(),
+        with_next("Object " + to_hex(commit_or_tree) + " is not in this repository", refetch_command())};
   }
   const GitObject object(raw);
   git_object* peeled = nullptr;
   if (git_object_peel(&peeled, raw, GIT_OBJECT_TREE) != 0) {
-    return Error{ErrorKind::kNotFound, path(),
-                 with_next("The tree of " + to_hex(commit_or_tree) + " is not in this repository",
-                           git() + " fetch --refetch")};
+    return Error{
+        ErrorKind::kNotFound, path(),
+        with_next("The tree of " + to_hex(commit_or_tree) + " is not in this repository", refetch_command())};
   }
   GitObject root(peeled);
   git_oid start = *git_object_id(peeled);
@@ -162,7 +162,7 @@ Result<Tree> Repository::read_tree(const Oid& commit_or_tree, std::string_view s
     }
   }
   Tree tree;
-  Reader reader{state_->repository.get(), state_->odb.get(), tree.entries, git()};
+  Reader reader{state_->repository.get(), state_->odb.get(), tree.entries, refetch_command()};
   TS_TRY(reader.add(start, "", 0));
   sort_entries(tree.entries);
   tree.digest = tree_digest(tree.entries);
