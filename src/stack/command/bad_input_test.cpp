@@ -7,7 +7,7 @@
 #include <functional>
 #include <ostream>
 
-#include "stack/command/stage.h"
+#include "stack/command/scene.h"
 #include "stack/object/digest.h"
 #include "stack/source/test_archive.h"
 
@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // A base and its successor on main, a tree beside them, a plan with two buckets over all of it.
-struct World : Stage {
+struct World : Scene {
   ScratchFolder folder;
 
   World() {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "stack/command/stage.h"
+#include "stack/command/scene.h"
 #include "stack/object/digest.h"
 #include "stack/source/test_archive.h"
 
@@ -23,7 +23,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 // A fork of six commits: topics in files of their own, one line of one commit changed by another, a commit
 // that puts back what an earlier one removed and so owns nothing.
 TEST(ForkScenario, AForkOfCommitsGoesRoundAndBack) {
-  Stage s;
+  Scene s;
   s.git.write("pkg/a.py", numbered(1, 40));
   s.git.write("pkg/b.py", numbered(1, 30, "row"));
   s.commit_base();
@@ -70,7 +70,7 @@ TEST(ForkScenario, AForkOfCommitsGoesRoundAndBack) {
 
 // The folder of patches from which somebody's image was built.
 TEST(ForkScenario, EachPatchOfAFolderIsToldWhatItIsToTheTree) {
-  Stage s;
+  Scene s;
   const std::string snapshot = numbered(1, 60);
   const std::string synced = replaced(snapshot, "line 10\n", "line ten\n");
   const std::string final_text = replaced(synced, "line 40\n", "line 40\ntimer\n");
@@ -112,7 +112,7 @@ TEST(ForkScenario, EachPatchOfAFolderIsToldWhatItIsToTheTree) {
 
 // A branch that merged a newer main than the one that it is compared with.
 TEST(ForkScenario, DriftOfUpstreamIsToldFromTheForksOwnChanges) {
-  Stage s;
+  Scene s;
   for (int i = 0; i < 12; ++i) s.git.write("up/" + std::to_string(i) + ".py", numbered(1, 20));
   s.git.write("own.py", numbered(1, 20));
   s.commit_base();
@@ -145,7 +145,7 @@ TEST(ForkScenario, DriftOfUpstreamIsToldFromTheForksOwnChanges) {
 }
 
 TEST(ForkScenario, TheBaseOfABareFolderIsFoundInTheHistory) {
-  Stage s;
+  Scene s;
   std::vector<std::string> commits;
   for (int i = 0; i < 30; ++i) {
     s.git.write("up/" + std::to_string(i % 10) + ".py", numbered(1, 20) + numbered(0, i, "change"));
@@ -165,7 +165,7 @@ TEST(ForkScenario, TheBaseOfABareFolderIsFoundInTheHistory) {
 
 // A revert that brings a deleted file's text back into another one, in files full of equal blocks.
 TEST(ForkScenario, EqualTextsHaveIdsOfTheirOwnThatStay) {
-  Stage s;
+  Scene s;
   const auto block = [](int i) { return "def f" + std::to_string(i) + "():\n    setup()\n    pass\n\n\n"; };
   std::string layer, changed;
   for (int i = 0; i < 7; ++i) {
@@ -238,7 +238,7 @@ TEST(ForkScenario, EqualTextsHaveIdsOfTheirOwnThatStay) {
 
 // The new file is one block; what was added inside is a piece of it and a topic that stands on the move.
 TEST(ForkScenario, AnEditInsideARenamedFileIsATopicOfItsOwn) {
-  Stage s;
+  Scene s;
   s.git.write("pkg/old.py", numbered(1, 30));
   s.commit_base();
   s.git.remove("pkg/old.py");
@@ -263,7 +263,7 @@ TEST(ForkScenario, AnEditInsideARenamedFileIsATopicOfItsOwn) {
 
 // An image with an editable checkout beside the installed package, patched by a build step.
 TEST(ForkScenario, AnImageSaysWhichCopyWinsAndWhoWroteEachFile) {
-  Stage s;
+  Scene s;
   const std::vector<std::string> names = {"__init__.py", "a.py", "b.py", "c.py", "d.py"};
   const std::string site = "usr/lib/python3.12/site-packages/";
   std::vector<TarItem> items = {file(site + "vllm.pth", "/opt/vllm\n")};

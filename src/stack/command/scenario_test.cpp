@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "stack/command/stage.h"
+#include "stack/command/scene.h"
 
 namespace tessera::stack {
 namespace {
@@ -17,7 +17,7 @@ using testing::Not;
 // What diff tools lose: empty files, modes, links, types, names, ends of lines. All of it goes out as mails
 // and comes back through `git am`.
 TEST(Scenario, TheTortureCommitSurvivesTheMail) {
-  Stage s;
+  Scene s;
   const auto link = [&](const char* target, const char* name) {
     std::filesystem::create_symlink(target, s.git / name);
   };
@@ -86,7 +86,7 @@ TEST(Scenario, TheTortureCommitSurvivesTheMail) {
 }
 
 TEST(Scenario, ACycleIsRefusedAndAnEditOpensIt) {
-  Stage s;
+  Scene s;
   s.git.write("a.py", "def alpha():\n    return 1\n\n\n\nx = 0\n");
   s.git.write("b.py", "def beta():\n    return 2\n\n\n\ny = 0\n");
   s.commit_base();
@@ -131,7 +131,7 @@ TEST(Scenario, ACycleIsRefusedAndAnEditOpensIt) {
 
 // The tree moves on, a reviewer commits on a branch: drift goes to whom it touches, the commit stays.
 TEST(Scenario, DriftIsAbsorbedAndAReviewersCommitStaysAhead) {
-  Stage s;
+  Scene s;
   std::string text;
   for (int i = 1; i <= 40; ++i) text += "line " + std::to_string(i) + "\n";
   const auto with = [&](const std::vector<std::pair<int, std::string>>& added) {
@@ -205,7 +205,7 @@ TEST(Scenario, DriftIsAbsorbedAndAReviewersCommitStaysAhead) {
 }
 
 TEST(Scenario, AReviewersCommitThatTheTreeHasIsNotAhead) {
-  Stage s;
+  Scene s;
   s.git.write("f", "1\n2\n3\n");
   s.commit_base();
   s.git.write("f", "1\nours\n2\n3\n");
@@ -280,7 +280,7 @@ TEST(Scenario, StrangeRepositoriesAreOneSentenceEachWithTheCommandThatHelps) {
 
 // Larger than what is held in memory and than what counts as text: one atom, moved whole. The file is sparse.
 TEST(Scenario, AFileOf600MebibytesIsOneAtom) {
-  Stage s;
+  Scene s;
   s.git.write("f", "1\n");
   s.commit_base();
   const ScratchFolder tree;
@@ -303,7 +303,7 @@ TEST(Scenario, AFileOf600MebibytesIsOneAtom) {
 // git itself refuses such a repository; here it is read, and nothing of its config runs.
 TEST(Scenario, ARepositoryOfAnotherOwnerIsRead) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
-  Stage s;
+  Scene s;
   s.git.write("f", "1\n");
   s.commit_base();
   s.git.write("f", "2\n");

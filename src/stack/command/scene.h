@@ -13,7 +13,7 @@
 
 namespace tessera::stack {
 
-struct Stage {
+struct Scene {
   ScratchRepository git;
   ScratchFolder work;
   std::string base;
