@@ -20,7 +20,7 @@
 namespace tessera::stack {
 
 // While one of these lives, leaks are not reported: libgit2 1.5 does not free what it matched with when it
-// refuses a repository's format (git_config_foreach_match).
+// looks at a repository's extensions (git_config_foreach_match).
 struct Libgit2ForgetsMatches {
   Libgit2ForgetsMatches() {}
 #ifdef TESSERA_FINDS_LEAKS
