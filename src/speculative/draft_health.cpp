@@ -9,8 +9,10 @@ namespace tessera {
 void SpeculationCounters::record(std::int32_t drafted, std::int32_t accepted) {
   TS_CHECK(accepted >= 0 && accepted <= drafted, accepted, drafted);
   if (drafted == 0) return;
-  if (accepted_at.size() < static_cast<std::size_t>(drafted))
-    accepted_at.resize(static_cast<std::size_t>(drafted)), verified_at.resize(accepted_at.size());
+  if (accepted_at.size() < static_cast<std::size_t>(drafted)) {
+    accepted_at.resize(static_cast<std::size_t>(drafted));
+    verified_at.resize(static_cast<std::size_t>(drafted));
+  }
   ++drafts;
   draft_tokens += drafted;
   accepted_tokens += accepted;

@@ -18,6 +18,7 @@ TEST(SpeculationCounters, CountAsVllmDoes) {
   EXPECT_EQ(counters.draft_tokens, 8);
   EXPECT_EQ(counters.accepted_tokens, 4);
   EXPECT_THAT(counters.accepted_at, testing::ElementsAre(2, 2, 0));
+  EXPECT_THAT(counters.verified_at, testing::ElementsAre(3, 3, 2));
   EXPECT_DOUBLE_EQ(counters.mean_length(), 1 + 4.0 / 3);
 }
 

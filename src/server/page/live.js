@@ -185,9 +185,13 @@ function drawStep() {
   const model = Math.max(value.all - value.host, 0);
   box.children[0].style.setProperty("--share", model.toFixed(6));
   box.children[1].style.setProperty("--share", value.host.toFixed(6));
-  const note = byId("step-note");
-  note.replaceChildren(make("span", "key first"), make("span", "", `model ${milliseconds(model)}`),
-                       make("span", "key second"), make("span", "", `host ${milliseconds(value.host)}`), make("span", "", span));
+  const keyed = (kind, text) => {
+    const part = make("span", "part", text);
+    part.prepend(make("span", `key ${kind}`));
+    return part;
+  };
+  byId("step-note").replaceChildren(keyed("first", `model ${milliseconds(model)}`),
+                                    keyed("second", `host ${milliseconds(value.host)}`), make("span", "part", span));
 }
 
 function drawPrefix() {
