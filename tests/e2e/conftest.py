@@ -64,10 +64,20 @@ class Tessera:
             time.sleep(0.1)
         raise RuntimeError("tessera was not ready after two minutes")
 
+    def post(self, path, body):
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
     def close(self):
         self.process.terminate()
         assert self.process.wait(timeout=60) == 0
         assert "[error]" not in pathlib.Path(self.log).read_text()
+
+
+def metric(server, name):
+    text = urllib.request.urlopen(server.url + "/metrics").read().decode()
+    return float(re.search(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.M)[1])
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from conftest import metric
+
 PATIENCE_MS = 120_000
 ANSWER = "The captain stood upon the deck and looked out over the grey water. Nothing moved but the gulls. " * 3
 DRAFTS = ("--bundle", "4", "--drafts", "3")
@@ -74,11 +76,6 @@ def ask(page, text):
 
 def last_answer(page):
     return page.locator(".message.assistant").last
-
-
-def metric(server, name):
-    text = urllib.request.urlopen(server.url + "/metrics").read().decode()
-    return float(re.search(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.M)[1])
 
 
 def drafted_pieces(server, question):
