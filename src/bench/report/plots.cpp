@@ -11,8 +11,9 @@
 namespace tessera::bench {
 namespace {
 
-constexpr std::array<const char*, 8> kColours = {"#2563eb", "#d97706", "#059669", "#0891b2",
-                                                 "#a16207", "#9333ea", "#dc2626", "#475569"};
+constexpr std::array<const char*, 12> kColours = {"#2563eb", "#d97706", "#059669", "#9333ea",
+                                                  "#dc2626", "#0891b2", "#a16207", "#475569",
+                                                  "#db2777", "#65a30d", "#312e81", "#78350f"};
 constexpr const char* kFaint = "#cbd5e1";
 constexpr const char* kGrey = "#64748b";
 
@@ -35,6 +36,29 @@ std::string file_name(std::string name) {
   return name;
 }
 
+// What was measured, on what, when.
+std::string occasion(const BenchReport& report) {
+  std::string words = report.subject;
+  const auto processor = report.machine.find("processor");
+  // Where a device was measured, the subject names it.
+  if (!report.machine.contains("device") && processor != report.machine.end())
+    words += ", measured on " + processor->second;
+  if (report.created.size() >= 16)  // 2026-12-01T04:50:46Z
+    words += ", " + report.created.substr(0, 10) + ' ' + report.created.substr(11, 5) + " UTC";
+  return words;
+}
+
+// A page with a title and the occasion under it, wide enough for both; what is drawn begins below y = 60.
+Svg page(const BenchReport& report, double width, double height, const std::string& title) {
+  const std::string under = occasion(report);
+  // Widths of characters of 16 and 12 px, generously: fonts differ.
+  const double words =
+      std::max(9.0 * static_cast<double>(title.size()), 6.8 * static_cast<double>(under.size()));
+  Svg svg(std::max(width, words + 40), height, title);
+  svg.text({.x = 20, .y = 46, .fill = kGrey}, under);
+  return svg;
+}
+
 // From nearly white to a deep blue, by the logarithm: rates of a matrix span two orders.
 std::string shade(double share) {
   const auto mix = [&](double from, double to) { return static_cast<int>(from + (to - from) * share); };
@@ -55,10 +79,9 @@ Plot heat_map(const BenchReport& report, const std::string& metric,
     least = std::min(least, m->value);
     most = std::max(most, m->value);
   }
-  constexpr double kLeft = 110, kTop = 80, kWide = 84, kHigh = 40;
-  Svg svg(kLeft + kWide * static_cast<double>(columns.size()) + 30,
-          kTop + kHigh * static_cast<double>(rows.size()) + 70, metric + ", " + cells.front()->unit);
-  svg.text({.x = 20, .y = 46, .fill = kGrey}, report.subject);
+  constexpr double kLeft = 110, kTop = 104, kWide = 84, kHigh = 40;
+  Svg svg = page(report, kLeft + kWide * static_cast<double>(columns.size()) + 30,
+                 kTop + kHigh * static_cast<double>(rows.size()) + 46, metric + ", " + cells.front()->unit);
   double x = kLeft;
   for (const double column : columns) {
     svg.text({.x = x + kWide / 2, .y = kTop - 8, .anchor = "middle"}, amount(column));
@@ -95,8 +118,9 @@ Plot heat_map(const BenchReport& report, const std::string& metric,
     y += kHigh;
   }
   svg.text({.x = 20, .y = kTop - 8, .fill = kGrey}, cells.front()->axes[0].first);
-  svg.text({.x = kLeft, .y = kTop - 24, .fill = kGrey}, cells.front()->axes[1].first);
-  svg.text({.x = 20, .y = y + 26, .size = 11, .fill = kGrey}, "Grey: marked, neither averaged nor compared.");
+  svg.text({.x = kLeft + 2, .y = kTop - 28, .fill = kGrey}, cells.front()->axes[1].first);
+  svg.text({.x = 20, .y = y + 26, .size = 11, .fill = kGrey},
+           "Darker is more. Grey: marked, neither averaged nor compared.");
   return {file_name(metric), svg.take()};
 }
 
@@ -115,12 +139,22 @@ struct LogAxis {
   double at(double value) const { return from + (to - from) * std::log(value / low) / std::log(high / low); }
 };
 
-// Ticks at powers of ten.
+std::string tick_label(double tick) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%g", tick);
+  return text.data();
+}
+
+// Ticks at powers of ten, and at twice and five times these where there would be few.
 template <class Draw>
-void each_decade(const LogAxis& axis, const Draw& draw) {
-  for (double tick = std::pow(10, std::ceil(std::log10(axis.low) - 1e-9)); tick <= axis.high * 1.0001;
-       tick *= 10)
-    draw(tick);
+void each_tick(const LogAxis& axis, const Draw& draw) {
+  const bool is_short = axis.high / axis.low < 300;
+  for (double decade = std::pow(10, std::floor(std::log10(axis.low))); decade <= axis.high; decade *= 10) {
+    for (const double times : {1.0, 2.0, 5.0}) {
+      const double tick = decade * times;
+      if ((times == 1 || is_short) && tick >= axis.low * 0.9999 && tick <= axis.high * 1.0001) draw(tick);
+    }
+  }
 }
 
 std::optional<Plot> roofline(const BenchReport& report) {
@@ -140,45 +174,52 @@ std::optional<Plot> roofline(const BenchReport& report) {
       points.push_back({fact("flops") / fact("bytes"), fact("flops") / fact("us") * 1e-6, &m});
   }
   if (points.empty() || !bandwidth || !peak) return std::nullopt;
-  double low_x = *peak * 1e3 / *bandwidth / 4, high_x = *peak * 1e3 / *bandwidth * 4, low_y = *peak;
+  const double ridge = *peak * 1e3 / *bandwidth;
+  double low_x = ridge / 4, high_x = ridge * 4, low_y = *peak / 2, high_y = *peak * 2;
+  std::vector<std::string> series;
   for (const Point& point : points) {
     low_x = std::min(low_x, point.intensity / 2);
     high_x = std::max(high_x, point.intensity * 2);
     low_y = std::min(low_y, point.rate / 2);
+    high_y = std::max(high_y, point.rate * 1.5);
+    if (std::ranges::find(series, point.m->series) == series.end()) series.push_back(point.m->series);
   }
-  const LogAxis x{low_x, high_x, 80, 660};
-  const LogAxis y{low_y, *peak * 2, 400, 70};
-  Svg svg(700, 460, "Roofline: " + report.subject);
-  each_decade(x, [&](double tick) {
-    svg.line(x.at(tick), 70, x.at(tick), 400, kFaint);
-    svg.text({.x = x.at(tick), .y = 418, .anchor = "middle", .size = 11}, amount(tick));
+  constexpr double kLeft = 80, kRight = 620, kTop = 80, kBottom = 410, kLegend = 650;
+  const LogAxis x{low_x, high_x, kLeft, kRight};
+  const LogAxis y{low_y, high_y, kBottom, kTop};
+  const double row = 18;
+  Svg svg = page(report, 860, std::max(490.0, kTop + row * static_cast<double>(series.size()) + 30),
+                 "Roofline: arithmetic against bytes moved");
+  svg.text({.x = 20, .y = 70, .fill = kGrey}, "TFLOP/s");
+  each_tick(x, [&](double tick) {
+    svg.line(x.at(tick), kTop, x.at(tick), kBottom, kFaint);
+    svg.text({.x = x.at(tick), .y = kBottom + 18, .anchor = "middle", .size = 11}, tick_label(tick));
   });
-  each_decade(y, [&](double tick) {
-    svg.line(80, y.at(tick), 660, y.at(tick), kFaint);
-    svg.text({.x = 72, .y = y.at(tick) + 4, .anchor = "end", .size = 11}, amount(tick));
+  each_tick(y, [&](double tick) {
+    svg.line(kLeft, y.at(tick), kRight, y.at(tick), kFaint);
+    svg.text({.x = kLeft - 8, .y = y.at(tick) + 4, .anchor = "end", .size = 11}, tick_label(tick));
   });
-  const double ridge = *peak * 1e3 / *bandwidth;
   const double start = std::max(low_x, low_y * 1e3 / *bandwidth);
-  svg.path({{x.at(start), y.at(start * *bandwidth * 1e-3)}, {x.at(ridge), y.at(*peak)}, {660, y.at(*peak)}},
-           "#1f2933");
-  svg.text({.x = 660, .y = y.at(*peak) - 8, .anchor = "end", .size = 11},
-           amount(*bandwidth) + " GB/s, " + amount(*peak) + " TFLOP/s");
-  std::vector<std::string> series;
+  svg.path(
+      {{x.at(start), y.at(start * *bandwidth * 1e-3)}, {x.at(ridge), y.at(*peak)}, {kRight, y.at(*peak)}},
+      "#1f2933");
   for (const Point& point : points) {
-    const std::string name = point.m->series;
-    auto at = std::ranges::find(series, name);
-    if (at == series.end()) at = series.insert(series.end(), name);
-    const char* colour = kColours[static_cast<std::size_t>(at - series.begin()) % kColours.size()];
-    svg.dot(x.at(point.intensity), y.at(point.rate), 5, colour,
+    const auto at = std::ranges::find(series, point.m->series) - series.begin();
+    svg.dot(x.at(point.intensity), y.at(point.rate), 5,
+            kColours[static_cast<std::size_t>(at) % kColours.size()],
             point.m->configuration() + ": " + amount(point.rate) + " TFLOP/s at " + amount(point.intensity) +
                 " FLOP/byte");
   }
-  for (std::size_t i = 0; i < series.size() && i < 12; ++i) {
-    svg.dot(500, 180 + 18 * static_cast<double>(i), 5, kColours[i % kColours.size()], series[i]);
-    svg.text({.x = 512, .y = 184 + 18 * static_cast<double>(i), .size = 11}, series[i]);
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    const double middle = kTop + row * static_cast<double>(i) + 6;
+    svg.dot(kLegend, middle, 5, kColours[i % kColours.size()], series[i]);
+    svg.text({.x = kLegend + 12, .y = middle + 4, .size = 11}, series[i]);
   }
-  svg.text({.x = 370, .y = 442, .anchor = "middle", .fill = kGrey}, "FLOP per byte");
-  svg.text({.x = 20, .y = 58, .fill = kGrey}, "TFLOP/s");
+  svg.text({.x = (kLeft + kRight) / 2, .y = kBottom + 38, .anchor = "middle", .fill = kGrey},
+           "FLOP per byte");
+  svg.text(
+      {.x = 20, .y = kBottom + 64, .size = 11, .fill = kGrey},
+      "The roof: " + amount(*bandwidth) + " GB/s of reading, " + amount(*peak) + " TFLOP/s of products.");
   return Plot{"roofline", svg.take()};
 }
 
@@ -203,14 +244,14 @@ std::optional<Plot> latency_plot(const BenchReport& report, const std::string& p
     high = std::max(high, bar.p99 * 1.5);
   }
   const LogAxis x{low, high, 260, 760};
-  const double bottom = 70 + 20 * static_cast<double>(bars.size());
-  Svg svg(800, bottom + 60, title);
-  svg.text({.x = 20, .y = 46, .fill = kGrey}, "median, 90th and 99th percentile, ms, logarithmic");
-  each_decade(x, [&](double tick) {
-    svg.line(x.at(tick), 60, x.at(tick), bottom, kFaint);
-    svg.text({.x = x.at(tick), .y = bottom + 18, .anchor = "middle", .size = 11}, amount(tick));
+  const double top = 66;
+  const double bottom = top + 10 + 20 * static_cast<double>(bars.size());
+  Svg svg = page(report, 800, bottom + 68, title + ", ms");
+  each_tick(x, [&](double tick) {
+    svg.line(x.at(tick), top, x.at(tick), bottom, kFaint);
+    svg.text({.x = x.at(tick), .y = bottom + 18, .anchor = "middle", .size = 11}, tick_label(tick));
   });
-  double y = 72;
+  double y = top + 10;
   for (const Bar& bar : bars) {
     svg.text({.x = 250, .y = y + 8, .anchor = "end", .size = 11}, bar.name);
     const std::string hint =
@@ -220,6 +261,8 @@ std::optional<Plot> latency_plot(const BenchReport& report, const std::string& p
     svg.line(x.at(bar.p90), y - 1, x.at(bar.p90), y + 11, kColours[0], 2);
     y += 20;
   }
+  svg.text({.x = 20, .y = bottom + 50, .size = 11, .fill = kGrey},
+           "Dot: median. Stroke: 90th percentile. End of the bar: 99th. The scale is logarithmic.");
   return Plot{file_name(prefix), svg.take()};
 }
 

@@ -15,6 +15,8 @@ BenchReport matrix() {
   BenchReport report;
   report.kind = "serve";
   report.subject = "a <model> & more";
+  report.created = "2026-12-01T04:50:46Z";
+  report.machine = {{"processor", "a lathe"}};
   report.headline = "Fast.";
   for (const double context : {0.0, 16384.0}) {
     for (const double concurrency : {1.0, 64.0}) {
@@ -63,6 +65,9 @@ TEST(Plots, AMatrixIsAHeatMapAndADistribution) {
   EXPECT_THAT(plots[0].svg, HasSubstr("(3200)"));
   EXPECT_THAT(plots[0].svg, HasSubstr("a &lt;model&gt; &amp; more"));
   EXPECT_THAT(plots[0].svg, Not(HasSubstr("nan")));
+  for (const Plot& plot : plots)  // what, where and when
+    EXPECT_THAT(plot.svg, HasSubstr("a &lt;model&gt; &amp; more, measured on a lathe, 2026-12-01 04:50 UTC"));
+  EXPECT_THAT(plots[1].svg, HasSubstr(">20</text>")) << "an axis of less than a decade still has ticks";
 }
 
 TEST(Plots, OperationsWithBytesAndFlopsAreARoofline) {
@@ -76,6 +81,21 @@ TEST(Plots, OperationsWithBytesAndFlopsAreARoofline) {
   const std::vector<Plot> plots = plots_of(report);
   ASSERT_THAT(names(plots), ElementsAre("roofline"));
   EXPECT_THAT(plots[0].svg, HasSubstr("10 TFLOP/s at 2.50 FLOP/byte"));
+}
+
+TEST(Plots, APointAboveTheRoofIsOnThePage) {
+  BenchReport report;
+  report.settings = {{"read_gb_s", "10"}, {"tflop_s", "0.05"}};
+  report.measurements = {{.metric = "time",
+                          .unit = "us",
+                          .series = "warm",
+                          .value = 1,
+                          .facts = {{"us", 1}, {"bytes", 1e5}, {"flops", 1e6}}}};  // 1 TFLOP/s
+  const std::string svg = plots_of(report).at(0).svg;
+  const std::size_t dot = svg.find("<circle");
+  const double height = std::stod(svg.substr(svg.find("cy=", dot) + 4));
+  EXPECT_GT(height, 80);
+  EXPECT_LT(height, 410);
 }
 
 TEST(Plots, NothingIsNoPlot) { EXPECT_TRUE(plots_of({}).empty()); }
