@@ -17,44 +17,6 @@ std::string quoted(char c) {
   return std::string("byte 0x") + kHex[byte >> 4] + kHex[byte & 15];
 }
 
-std::optional<std::uint32_t> hex4(std::string_view text) {
-  if (text.size() < 4) return std::nullopt;
-  std::uint32_t value = 0;
-  for (const char c : text.substr(0, 4)) {
-    std::uint32_t digit = 0;
-    if (is_digit(c)) {
-      digit = static_cast<std::uint32_t>(c - '0');
-    } else if (c >= 'a' && c <= 'f') {
-      digit = static_cast<std::uint32_t>(c - 'a' + 10);
-    } else if (c >= 'A' && c <= 'F') {
-      digit = static_cast<std::uint32_t>(c - 'A' + 10);
-    } else {
-      return std::nullopt;
-    }
-    value = value * 16 + digit;
-  }
-  return value;
-}
-
-void append_utf8(std::string& out, std::uint32_t code) {
-  const auto tail = [&](int shift) { out += static_cast<char>(0x80u | ((code >> shift) & 0x3fu)); };
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xc0u | (code >> 6));
-    tail(0);
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xe0u | (code >> 12));
-    tail(6);
-    tail(0);
-  } else {
-    out += static_cast<char>(0xf0u | (code >> 18));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-}
-
 }  // namespace
 
 bool JsonCursor::fail(std::string problem) {
@@ -156,58 +118,6 @@ bool JsonCursor::skip_value(int depth) {
     ++at_;
   }
   return at_ > start || fail("expected a value, found " + quoted(c));
-}
-
-std::optional<std::string> unescape(std::string_view raw) {
-  std::string out;
-  out.reserve(raw.size());
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    if (raw[i] != '\\') {
-      out += raw[i];
-      continue;
-    }
-    if (++i == raw.size()) return std::nullopt;
-    switch (raw[i]) {
-      case '"':
-      case '\\':
-      case '/':
-        out += raw[i];
-        break;
-      case 'b':
-        out += '\b';
-        break;
-      case 'f':
-        out += '\f';
-        break;
-      case 'n':
-        out += '\n';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case 't':
-        out += '\t';
-        break;
-      case 'u': {
-        auto code = hex4(raw.substr(i + 1));
-        if (!code) return std::nullopt;
-        i += 4;
-        if (*code >= 0xdc00 && *code <= 0xdfff) return std::nullopt;  // a low surrogate alone
-        if (*code >= 0xd800 && *code <= 0xdbff) {
-          if (raw.substr(i + 1, 2) != "\\u") return std::nullopt;
-          const auto low = hex4(raw.substr(i + 3));
-          if (!low || *low < 0xdc00 || *low > 0xdfff) return std::nullopt;
-          i += 6;
-          code = 0x10000 + ((*code - 0xd800) << 10) + (*low - 0xdc00);
-        }
-        append_utf8(out, *code);
-        break;
-      }
-      default:
-        return std::nullopt;
-    }
-  }
-  return out;
 }
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ class JsonCursor {
 
   struct String {
     std::string_view raw;  // between the quotes
-    bool escaped = false;  // holds backslashes: go through unescape()
+    bool escaped = false;  // holds backslashes: go through json_unescaped()
   };
 
   bool take(char token, const char* expected);  // one of { } [ ] : ,
@@ -39,8 +39,5 @@ class JsonCursor {
   std::size_t at_ = 0;
   std::string problem_;
 };
-
-// The text that a string with backslashes stands for, in UTF-8; nothing when an escape is malformed.
-std::optional<std::string> unescape(std::string_view raw);
 
 }  // namespace tessera

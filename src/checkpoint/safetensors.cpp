@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/json_string.h"
 #include "checkpoint/json_cursor.h"
 
 namespace tessera {
@@ -105,7 +106,7 @@ class Parser {
   Result<std::string_view> name_from(const JsonCursor::String& key) {
     std::string_view name = key.raw;
     if (key.escaped) {
-      auto plain = unescape(key.raw);
+      auto plain = json_unescaped(key.raw);
       if (!plain) {
         return Error{ErrorKind::kCorrupt, std::string(where_), "A tensor's name holds a malformed escape."};
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json_string.h"
 #include "checkpoint/json_cursor.h"
 
 namespace tessera {
@@ -23,7 +24,7 @@ bool is_plain_file_name(std::string_view name) {
 
 Result<std::string> plain(const JsonCursor::String& text) {
   if (!text.escaped) return std::string(text.raw);
-  auto unescaped = unescape(text.raw);
+  auto unescaped = json_unescaped(text.raw);
   if (!unescaped || !is_printable(*unescaped)) {
     return bad_index(ErrorKind::kCorrupt, "A name holds a malformed escape or a control character.");
   }

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "tokenizer/unicode/utf8.h"
+#include "base/json_string.h"
 
 namespace tessera::bench {
 namespace {
@@ -26,59 +26,6 @@ std::size_t skip_blanks(std::string_view json, std::size_t at) {
   while (at < json.size() && (json[at] == ' ' || json[at] == '\t' || json[at] == '\n' || json[at] == '\r'))
     ++at;
   return at;
-}
-
-std::optional<std::uint32_t> hex4(std::string_view text) {
-  std::uint32_t value = 0;
-  if (text.size() < 4) return std::nullopt;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + 4, value, 16);
-  if (failed != std::errc() || end != text.data() + 4) return std::nullopt;
-  return value;
-}
-
-void append_unescaped(std::string& out, std::string_view raw) {
-  while (!raw.empty()) {
-    const std::size_t slash = std::min(raw.find('\\'), raw.size());
-    out += raw.substr(0, slash);
-    raw.remove_prefix(slash);
-    if (raw.size() < 2) return;
-    const char kind = raw[1];
-    raw.remove_prefix(2);
-    switch (kind) {
-      case 'n':
-        out += '\n';
-        break;
-      case 't':
-        out += '\t';
-        break;
-      case 'r':
-        out += '\r';
-        break;
-      case 'b':
-        out += '\b';
-        break;
-      case 'f':
-        out += '\f';
-        break;
-      case 'u': {
-        const auto first = hex4(raw);
-        if (!first) return;
-        raw.remove_prefix(4);
-        std::uint32_t c = *first;
-        if (c >= 0xD800 && c < 0xDC00 && raw.size() >= 6 && raw.starts_with("\\u")) {
-          const auto second = hex4(raw.substr(2));
-          if (second && *second >= 0xDC00 && *second < 0xE000) {
-            c = 0x10000 + ((c - 0xD800) << 10) + (*second - 0xDC00);
-            raw.remove_prefix(6);
-          }
-        }
-        append_utf8(out, c >= 0xD800 && c < 0xE000 ? 0xFFFD : c);
-        break;
-      }
-      default:
-        out += kind;
-    }
-  }
 }
 
 std::optional<std::int64_t> number_at(std::string_view json, std::size_t at) {
@@ -112,7 +59,7 @@ StreamEvent read_event(std::string_view payload, std::string& text) {
         const std::string_view raw = payload.substr(value + 1, value_end - value - 2);
         if (key == "text" || key == "content" || key == "reasoning_content" || key == "reasoning") {
           event.has_text = event.has_text || !raw.empty();
-          append_unescaped(text, raw);
+          append_json_unescaped(text, raw);
         } else if (key == "finish_reason") {
           event.finish_reason = raw;
         }

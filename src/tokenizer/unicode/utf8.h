@@ -1,12 +1,14 @@
 // UTF-8: reading it character by character, and repairing what is not UTF-8 the way Python's errors="replace"
 // does (each maximal prefix of a character that is broken off becomes one U+FFFD, any other wrong byte one
-// each).
+// each). Writing a character is base/utf8.h.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
+
+#include "base/utf8.h"
 
 namespace tessera {
 
@@ -27,7 +29,6 @@ bool is_utf8(std::string_view text);
 std::size_t utf8_prefix_bytes(std::string_view text);
 std::string repair_utf8(std::string_view text);
 
-void append_utf8(std::string& to, char32_t point);
 std::u32string utf8_to_points(std::string_view text);  // of repaired text
 std::string points_to_utf8(std::u32string_view points);
 // Bytes of the character that starts with this byte of valid UTF-8.
