@@ -366,19 +366,11 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   // Equal where the same program, configuration and kernels answer.
   const std::string identity = fmt::format("{} {}\n{}", TESSERA_VERSION, device_name, describe(plan));
   EngineOptions engine_options;
-  engine_options.scheduler = {.max_num_seqs = plan.max_num_seqs,
-                              .max_num_batched_tokens = plan.max_num_batched_tokens,
-                              .max_model_len = plan.max_model_len,
-                              .block_size = plan.block_size,
-                              .kv_blocks = plan.kv_blocks,
-                              .dcp_ranks = plan.dcp_ranks,
-                              .replicate_up_to = plan.replicate_up_to,
-                              .vocab = static_cast<std::int32_t>(launched.config.vocab),
-                              .most_drafts = runner_options.most_drafts,
-                              .draft_lookahead = draft_lookahead,
-                              .shared_table = has_shared_table(plan),
-                              .prefix_caching = plan.prefix_caching,
-                              .hash_key = {}};
+  engine_options.scheduler = scheduler_options(runner_options, launched.config.vocab);
+  engine_options.scheduler.replicate_up_to = plan.replicate_up_to;
+  engine_options.scheduler.draft_lookahead = draft_lookahead;
+  engine_options.scheduler.shared_table = has_shared_table(plan);
+  engine_options.scheduler.prefix_caching = plan.prefix_caching;
   engine_options.end_tokens = launched.config.end_tokens;
   engine_options.kv_cache_dtype = flags.kv_cache_dtype;
   engine_options.ranks = plan.ranks;

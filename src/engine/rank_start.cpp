@@ -47,4 +47,17 @@ Result<StartedRank> start_rank(RankDevice device, const RankRecipe& recipe) {
   return started;
 }
 
+SchedulerOptions scheduler_options(const RunnerOptions& runner, std::int64_t vocab) {
+  SchedulerOptions options;
+  options.max_num_seqs = runner.max_num_seqs;
+  options.max_num_batched_tokens = runner.max_num_batched_tokens;
+  options.max_model_len = runner.max_model_len;
+  options.block_size = runner.block_size;
+  options.kv_blocks = runner.kv_blocks;
+  options.dcp_ranks = runner.dcp_ranks;
+  options.most_drafts = runner.most_drafts;
+  options.vocab = static_cast<std::int32_t>(vocab);
+  return options;
+}
+
 }  // namespace tessera

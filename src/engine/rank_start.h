@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/model_runner.h"
 #include "engine/rank_memory.h"
+#include "engine/scheduler.h"
 #include "model/shard.h"
 #include "speculative/speculative_config.h"
 
@@ -34,5 +35,9 @@ struct StartedRank {
 
 // `device` has a back-end that holds nothing else.
 Result<StartedRank> start_rank(RankDevice device, const RankRecipe& recipe);
+
+// What the scheduler of such ranks is told: the sizes that both must agree on. The rest is policy, and the
+// caller's.
+SchedulerOptions scheduler_options(const RunnerOptions& runner, std::int64_t vocab);
 
 }  // namespace tessera

@@ -112,19 +112,18 @@ class Layout {
         (options.rounds + (choice.context == options.elastic_context ? options.elastic_rounds : 0)) *
             options.steps;
     const std::int32_t blocks = (tokens + kBlockSize - 1) / kBlockSize * options.sequences;
-    scheduler_options_ = {.max_num_seqs = options.sequences,
-                          .max_num_batched_tokens = std::max(512, options.sequences),
-                          .max_model_len = tokens,
-                          .block_size = kBlockSize,
-                          .kv_blocks = choice.elastic || choice.context_ranks == 1
-                                           ? blocks
-                                           : blocks / choice.context_ranks + options.sequences,
-                          .dcp_ranks = choice.context_ranks,
-                          .replicate_up_to = choice.elastic ? tokens : 0,
-                          .vocab = static_cast<std::int32_t>(config.vocab),
-                          .prefix_caching = false,
-                          .hash_key = {}};
-    scheduler_.emplace(scheduler_options_);
+    runner_ = {.max_num_seqs = options.sequences,
+               .max_num_batched_tokens = std::max(512, options.sequences),
+               .max_model_len = tokens,
+               .block_size = kBlockSize,
+               .kv_blocks = choice.elastic || choice.context_ranks == 1
+                                ? blocks
+                                : blocks / choice.context_ranks + options.sequences,
+               .dcp_ranks = choice.context_ranks};
+    SchedulerOptions scheduler = scheduler_options(runner_, config.vocab);
+    scheduler.replicate_up_to = choice.elastic ? tokens : 0;
+    scheduler.prefix_caching = false;
+    scheduler_.emplace(scheduler);
   }
 
   ContextExchange::Sizes exchange_sizes() const {
@@ -138,12 +137,7 @@ class Layout {
   Result<std::unique_ptr<StepRunner>> start_one(const Checkpoint& checkpoint, Communicator& tp) {
     RankDevice device{.backend = make_cpu_backend({.threads = 1})};
     RankRecipe recipe{.target = checkpoint};
-    recipe.runner = {.max_num_seqs = scheduler_options_.max_num_seqs,
-                     .max_num_batched_tokens = scheduler_options_.max_num_batched_tokens,
-                     .max_model_len = scheduler_options_.max_model_len,
-                     .block_size = kBlockSize,
-                     .kv_blocks = scheduler_options_.kv_blocks,
-                     .dcp_ranks = choice_.context_ranks};
+    recipe.runner = runner_;
     recipe.shard = {.tp = &tp};
     if (choice_.context_ranks > 1) {
       device.dcp = std::make_unique<TimedCommunicator>(tp.split(tp.rank() / choice_.context_ranks, "dcp"),
@@ -159,13 +153,13 @@ class Layout {
   }
 
   Result<void> prefill() {
-    const SequenceLimits limits = sequence_limits(scheduler_options_, {});
+    const SequenceLimits limits = sequence_limits(scheduler_->options(), {});
     for (std::int32_t i = 0; i < sequences_; ++i) {
       GenerationRequest request;
       for (std::int32_t t = 0; t < choice_.context; ++t)
         request.prompt.push_back(static_cast<std::int32_t>((t * 7919 + i * 104729) % config_.vocab));
       request.sampling.temperature = 0;
-      request.sampling.max_tokens = scheduler_options_.max_model_len - choice_.context - 1;
+      request.sampling.max_tokens = runner_.max_model_len - choice_.context - 1;
       request.sampling.ignore_eos = true;
       TS_TRY(auto sequence, prepare_sequence({static_cast<std::uint64_t>(i + 1)}, std::move(request),
                                              std::make_shared<NoSink>(), 1, limits));
@@ -187,7 +181,7 @@ class Layout {
   std::int32_t sequences_;
   int ranks_in_tp_;
   std::vector<CommTime> tp_times_, dcp_times_;  // [ranks]; a rank's thread writes its own while a step runs
-  SchedulerOptions scheduler_options_;
+  RunnerOptions runner_;
   std::optional<Scheduler> scheduler_;
   MeasuredExchange alone_;
   std::unique_ptr<RankGroup> ranks_;

@@ -23,21 +23,6 @@ class NullSink final : public RequestSink {
   void on_output(const RequestOutput&) override {}
 };
 
-SchedulerOptions scheduler_options(const RunnerOptions& runner, const StartedRank& rank,
-                                   const SpeculativeConfig& speculation, std::int32_t vocab) {
-  SchedulerOptions options;
-  options.max_num_seqs = runner.max_num_seqs;
-  options.max_num_batched_tokens = runner.max_num_batched_tokens;
-  options.max_model_len = runner.max_model_len;
-  options.block_size = runner.block_size;
-  options.kv_blocks = runner.kv_blocks;
-  options.vocab = vocab;
-  options.most_drafts = runner.most_drafts;
-  options.draft_lookahead = rank.draft_lookahead;
-  options.shared_table = has_draft_cache(speculation);
-  return options;
-}
-
 class GateBench {
  public:
   GateBench(const GateBenchOptions& options, const SchedulerOptions& scheduler_options, StartedRank rank)
@@ -240,8 +225,9 @@ Result<GateBenchReport> measure_gate(const GateBenchOptions& options) {
   RankDevice device;
   device.backend = options.make_backend();
   TS_TRY(StartedRank rank, start_rank(std::move(device), recipe));
-  const SchedulerOptions scheduler =
-      scheduler_options(recipe.runner, rank, config, static_cast<std::int32_t>(checkpoint.config().vocab));
+  SchedulerOptions scheduler = scheduler_options(recipe.runner, checkpoint.config().vocab);
+  scheduler.draft_lookahead = rank.draft_lookahead;
+  scheduler.shared_table = has_draft_cache(config);
   GateBench bench(options, scheduler, std::move(rank));
   for (const std::int32_t context : options.contexts) {
     for (const std::int32_t sequences : options.sequences) {
