@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from conftest import metric
+from conftest import Tessera, metric
 
 PATIENCE_MS = 120_000
 ANSWER = "The captain stood upon the deck and looked out over the grey water. Nothing moved but the gulls. " * 3
@@ -118,6 +118,18 @@ def test_an_answer_streams_and_shows_accepted_drafts(stub, visit):
     page.locator("#tab-settings").click()
     page.locator("input[name=tint]").uncheck()
     assert answer.locator(".drafted").first.evaluate("tile => getComputedStyle(tile).backgroundColor") == "rgba(0, 0, 0, 0)"
+
+
+def test_an_answer_that_has_not_begun_says_so(stub, visit):
+    page = visit(stub(ANSWER, *SLOW).url)
+    page.locator("#message").fill("Tell me a story.")
+    shown = page.evaluate("""() => {
+      document.getElementById("send").click();
+      return document.querySelector(".assistant .awaited")?.textContent;
+    }""")  # in one go, before any answer can come
+    assert shown == "waiting for the first token"
+    expect(last_answer(page).locator(".text")).to_contain_text("The captain")
+    assert last_answer(page).locator(".awaited").count() == 0
 
 
 def test_stop_and_regenerate(stub, visit):
@@ -278,3 +290,16 @@ def test_the_shipped_model_with_its_draft(drafting, visit):
     expect(page.locator("#kv-note")).to_contain_text("tokens in blocks of 64")
     assert metric(drafting, "vllm:spec_decode_num_accepted_tokens_total") > 0
     picture(page, "drafts")
+
+
+def test_every_rank_has_a_bar_of_its_cache(tmp_path, visit):
+    server = Tessera(tmp_path / "log", "--tensor-parallel-size", "4", "--decode-context-parallel-size", "4",
+                     "--dcp-mode", "always")
+    page = visit(server.url)
+    ask(page, "Tell me a story about a ship at sea.")
+    expect(last_answer(page)).to_have_attribute("data-state", "done")
+    expect(page.locator("#kv .name")).to_have_text([f"rank {rank}" for rank in range(4)])
+    expect(page.locator("#kv-note")).to_contain_text("over all ranks")
+    picture(page, "ranks")
+    page.close()
+    server.close()

@@ -138,9 +138,9 @@ function drawKv(now) {
   drawBars("kv", ranks.length ? ranks.map((one) => bar(`rank ${one.labels.rank}`, one.value)) : [bar("pool", now.of(name) ?? 0)]);
   const config = now.each("vllm:cache_config_info")[0]?.labels;
   if (!config) return show("kv-note", "");
-  const room = `room for ${whole(config.num_gpu_blocks * config.block_size)} tokens${ranks.length > 1 ? " on all ranks" : ""}`;
+  const room = `room for ${whole(config.num_gpu_blocks * config.block_size)} tokens in blocks of ${config.block_size}`;
   const dtype = config.cache_dtype === "auto" ? "" : `, ${config.cache_dtype}`;
-  show("kv-note", `${room}, in blocks of ${config.block_size}${dtype}`);
+  show("kv-note", room + (ranks.length > 1 ? " over all ranks" : "") + dtype);
 }
 
 function drawSpeculation(now) {
