@@ -103,9 +103,9 @@ Plot heat_map(const BenchReport& report, const std::string& metric,
         svg.text({.x = x + kWide / 2,
                   .y = y + kHigh / 2 + 4,
                   .anchor = "middle",
-                  .fill = !m.counts()   ? kGrey
-                          : share > 0.5 ? "#ffffff"
-                                        : "#1f2933"},
+                  .fill = !m.counts()    ? kGrey
+                          : share > 0.65 ? "#ffffff"
+                                         : "#1f2933"},
                  words);
       }
       y += kHigh;
@@ -229,13 +229,14 @@ std::optional<Plot> latency_plot(const BenchReport& report, const std::string& p
   struct Bar {
     std::string name;
     double p50, p90, p99;
+    bool counts;
   };
   std::vector<Bar> bars;
   for (const Measurement& m : report.measurements) {
     const auto p50 = m.facts.find(prefix + "_p50"), p90 = m.facts.find(prefix + "_p90"),
                p99 = m.facts.find(prefix + "_p99");
     if (p50 == m.facts.end() || p90 == m.facts.end() || p99 == m.facts.end() || p50->second <= 0) continue;
-    bars.push_back({m.configuration(), p50->second, p90->second, p99->second});
+    bars.push_back({m.configuration(), p50->second, p90->second, p99->second, m.counts()});
   }
   if (bars.empty()) return std::nullopt;
   double low = 1e300, high = 0;
@@ -256,13 +257,16 @@ std::optional<Plot> latency_plot(const BenchReport& report, const std::string& p
     svg.text({.x = 250, .y = y + 8, .anchor = "end", .size = 11}, bar.name);
     const std::string hint =
         bar.name + ": " + amount(bar.p50) + " / " + amount(bar.p90) + " / " + amount(bar.p99) + " ms";
-    svg.box(x.at(bar.p50), y, std::max(2.0, x.at(bar.p99) - x.at(bar.p50)), 10, "#93c5fd", hint);
-    svg.dot(x.at(bar.p50), y + 5, 4, kColours[0], hint);
-    svg.line(x.at(bar.p90), y - 1, x.at(bar.p90), y + 11, kColours[0], 2);
+    svg.box(x.at(bar.p50), y, std::max(2.0, x.at(bar.p99) - x.at(bar.p50)), 10,
+            bar.counts ? "#93c5fd" : kFaint, hint);
+    const char* const ink = bar.counts ? kColours[0] : kGrey;
+    svg.dot(x.at(bar.p50), y + 5, 4, ink, hint);
+    svg.line(x.at(bar.p90), y - 1, x.at(bar.p90), y + 11, ink, 2);
     y += 20;
   }
-  svg.text({.x = 20, .y = bottom + 50, .size = 11, .fill = kGrey},
-           "Dot: median. Stroke: 90th percentile. End of the bar: 99th. The scale is logarithmic.");
+  svg.text(
+      {.x = 20, .y = bottom + 50, .size = 11, .fill = kGrey},
+      "Dot: median. Stroke: 90th percentile. End of the bar: 99th. The scale is logarithmic. Grey: marked.");
   return Plot{file_name(prefix), svg.take()};
 }
 

@@ -67,6 +67,7 @@ TEST(Plots, AMatrixIsAHeatMapAndADistribution) {
   EXPECT_THAT(plots[0].svg, Not(HasSubstr("nan")));
   for (const Plot& plot : plots)  // what, where and when
     EXPECT_THAT(plot.svg, HasSubstr("a &lt;model&gt; &amp; more, measured on a lathe, 2026-12-01 04:50 UTC"));
+  EXPECT_THAT(plots[1].svg, HasSubstr("fill=\"#cbd5e1\"")) << "the marked cell is grey";
   EXPECT_THAT(plots[1].svg, HasSubstr(">20</text>")) << "an axis of less than a decade still has ticks";
 }
 
