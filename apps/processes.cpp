@@ -97,6 +97,8 @@ bool Processes::finish() {
 
 #else  // without MPI there is never more than one process
 
+class MpiSession {};
+
 Result<std::unique_ptr<Processes>> Processes::join() {
   const int count = number_of({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
   if (count == 1) return std::unique_ptr<Processes>();
