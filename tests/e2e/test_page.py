@@ -299,7 +299,7 @@ def test_every_rank_has_a_bar_of_its_cache(tmp_path, visit):
     ask(page, "Tell me a story about a ship at sea.")
     expect(last_answer(page)).to_have_attribute("data-state", "done")
     expect(page.locator("#kv .name")).to_have_text([f"rank {rank}" for rank in range(4)])
-    expect(page.locator("#kv-note")).to_contain_text("over all ranks")
+    expect(page.locator("#kv-note")).to_contain_text("tokens in blocks of 64")
     picture(page, "ranks")
     page.close()
     server.close()

@@ -140,7 +140,7 @@ function drawKv(now) {
   if (!config) return show("kv-note", "");
   const room = `room for ${whole(config.num_gpu_blocks * config.block_size)} tokens in blocks of ${config.block_size}`;
   const dtype = config.cache_dtype === "auto" ? "" : `, ${config.cache_dtype}`;
-  show("kv-note", room + (ranks.length > 1 ? " over all ranks" : "") + dtype);
+  show("kv-note", room + dtype);
 }
 
 function drawSpeculation(now) {
