@@ -292,14 +292,17 @@ def test_the_shipped_model_with_its_draft(drafting, visit):
     picture(page, "drafts")
 
 
-def test_every_rank_has_a_bar_of_its_cache(tmp_path, visit):
-    server = Tessera(tmp_path / "log", "--tensor-parallel-size", "4", "--decode-context-parallel-size", "4",
-                     "--dcp-mode", "always")
-    page = visit(server.url)
+@pytest.fixture
+def four_ranks(tmp_path):
+    one = Tessera(tmp_path / "log", "--tensor-parallel-size", "4", "--decode-context-parallel-size", "4", "--dcp-mode", "always")
+    yield one
+    one.close()
+
+
+def test_every_rank_has_a_bar_of_its_cache(four_ranks, visit):
+    page = visit(four_ranks.url)
     ask(page, "Tell me a story about a ship at sea.")
     expect(last_answer(page)).to_have_attribute("data-state", "done")
     expect(page.locator("#kv .name")).to_have_text([f"rank {rank}" for rank in range(4)])
     expect(page.locator("#kv-note")).to_contain_text("tokens in blocks of 64")
     picture(page, "ranks")
-    page.close()
-    server.close()
