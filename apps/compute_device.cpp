@@ -73,8 +73,11 @@ Result<ComputeDevice> choose_device(const ComputeChoice& choice) {
 Result<std::unique_ptr<Backend>> make_backend(const BackendChoice& choice) {
 #ifdef TESSERA_HAS_CUDA
   if (choice.device == ComputeDevice::kCuda) {
-    return make_cuda_backend(
-        {.device = choice.gpu, .batch_invariant = choice.batch_invariant, .patience = choice.patience});
+    constexpr int kMostReaders = 16;  // more do not read faster
+    return make_cuda_backend({.device = choice.gpu,
+                              .batch_invariant = choice.batch_invariant,
+                              .load_threads = std::clamp(choice.threads, 1, kMostReaders),
+                              .patience = choice.patience});
   }
 #endif
   return make_cpu_backend({.threads = choice.threads});

@@ -130,11 +130,12 @@ class Backend {
 
   // --- start-up
   // -------------------------------------------------------------------------------------------------------
+  // What a prepare call is given has been read when it returns, and may be freed; the device may still be at
+  // work on it, as on any operation.
   virtual Buffer allocate(std::size_t bytes) = 0;  // zeroed
   // The parts stacked by rows ([gate; up]); all of one format and width.
   virtual Weight prepare(std::span<const HostMatrix> row_parts) = 0;
-  // count matrices; parts(i) gives matrix i's row parts. Views may be temporary: everything is copied before
-  // the call returns.
+  // count matrices; parts(i) gives matrix i's row parts, which stay until the call returns.
   virtual WeightStack prepare_stack(std::int64_t count,
                                     const std::function<std::vector<HostMatrix>(std::int64_t)>& parts) = 0;
   // f32 matrices made on the host (transposed up-projections), stored in `format` (kF32 or kBF16): values

@@ -90,6 +90,11 @@ void advise_sequential(std::span<const std::byte> bytes) {
   if (range.bytes > 0) (void)::madvise(range.start, range.bytes, MADV_SEQUENTIAL);
 }
 
+void advise_soon(std::span<const std::byte> bytes) {
+  const PageRange range = outer_pages(bytes);
+  if (range.bytes > 0) (void)::madvise(range.start, range.bytes, MADV_WILLNEED);
+}
+
 void drop_pages(std::span<const std::byte> bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::uintptr_t first = (begin + kPage - 1) / kPage * kPage;

@@ -29,6 +29,7 @@ class MappedFile {
 // except by drop_pages, which keeps the pages at the edges.
 void advise_random(std::span<const std::byte> bytes);      // no read-ahead: single values here and there
 void advise_sequential(std::span<const std::byte> bytes);  // read ahead far, forget behind
+void advise_soon(std::span<const std::byte> bytes);        // will be read next; waits for nothing
 void drop_pages(std::span<const std::byte> bytes);         // gives the memory back
 
 }  // namespace tessera

@@ -45,9 +45,12 @@ GatedMlp WeightReader::gated_mlp(const std::string& prefix, const Share& width) 
 
 WeightStack WeightReader::stack(std::int64_t count,
                                 const std::function<std::vector<HostMatrix>(std::int64_t)>& parts) {
+  // A layer's experts are a large part of a model: each is told when the next one is asked for.
   std::int64_t file_bytes = 0;
   WeightStack result = backend_.prepare_stack(count, [&](std::int64_t i) {
+    if (options_.on_bytes && file_bytes > 0) options_.on_bytes(file_bytes);
     std::vector<HostMatrix> matrices = parts(i);
+    file_bytes = 0;
     for (const HostMatrix& matrix : matrices) file_bytes += matrix.bytes();
     return matrices;
   });

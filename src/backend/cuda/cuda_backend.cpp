@@ -85,7 +85,7 @@ class CudaBackend final : public Backend {
         name_("cuda:" + std::to_string(options.device) + " (" + device_name(options.device) +
               (options.exact ? ", f32)" : ", bf16)")),
         wait_(options.device, stream_.get(), options.patience),
-        weights_(stream_.get(), options.exact),
+        weights_(stream_.get(), {.keep_f32 = options.exact, .readers = options.load_threads}),
         attention_(
             stream_.get(), wait_, traits_,
             {.batch_invariant = options.batch_invariant, .portable = options.portable, .hopper = hopper()}),
@@ -118,9 +118,8 @@ class CudaBackend final : public Backend {
     VectorWeight vector;
     vector.size = static_cast<std::int64_t>(values.size());
     enter();
-    vector.storage = count_.count(allocate_zeroed(values.size_bytes()),
-                                  static_cast<std::int64_t>(values.size_bytes()), &DeviceMemory::weights);
-    copy_to_device(vector.storage.get(), values.data(), values.size_bytes());
+    vector.storage = count_.count(weights_.vector(values), static_cast<std::int64_t>(values.size_bytes()),
+                                  &DeviceMemory::weights);
     vector.data = static_cast<const float*>(vector.storage.get());
     return vector;
   }
@@ -138,11 +137,10 @@ class CudaBackend final : public Backend {
     RopeTable table;
     table.positions = positions;
     table.pairs = pairs;
-    const std::size_t bytes = values.size() * sizeof(float);
     enter();
     table.storage =
-        count_.count(allocate_zeroed(bytes), static_cast<std::int64_t>(bytes), &DeviceMemory::rope_tables);
-    copy_to_device(table.storage.get(), values.data(), bytes);
+        count_.count(weights_.vector(values), static_cast<std::int64_t>(values.size() * sizeof(float)),
+                     &DeviceMemory::rope_tables);
     table.cos = static_cast<const float*>(table.storage.get());
     table.sin = table.cos + size;
     return table;
@@ -429,7 +427,7 @@ class CudaBackend final : public Backend {
 
   std::size_t reserve(const Limits& limits) override {
     enter();
-    weights_.forget_staging();  // loading is over
+    weights_.loading_is_over();
     const CudaScratch scratch = cuda_scratch(
         {&limits, 1},
         {.device = traits_, .activation = activation_dtype(), .batch_invariant = options_.batch_invariant});

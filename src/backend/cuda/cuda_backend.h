@@ -25,6 +25,7 @@ struct CudaOptions {
   // Products of many rows and mla_prefill only in forms that run on every card since sm_80: to test these on
   // a card that has its own.
   bool portable = false;
+  int load_threads = 4;  // that read weights from their files, while they are loaded
   // How long the device may take for what the host waits for; 0: as long as it takes. With several ranks: a
   // peer that does not come would keep it for ever.
   std::chrono::milliseconds patience{0};
