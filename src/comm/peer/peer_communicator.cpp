@@ -202,7 +202,8 @@ class Trial {
     return std::nullopt;
   }
 
-  std::vector<WayTimes> times(Communicator& group) {
+  // Of the long way alone where the short one cannot be gone.
+  std::vector<WayTimes> times(Communicator& group, bool with_short) {
     std::vector<WayTimes> result;
     for (std::int64_t bytes = 1024; bytes <= options_.most_bytes; bytes *= 2) {
       const auto by = [&](const auto& once) {
@@ -219,7 +220,7 @@ class Trial {
         std::ranges::sort(medians);
         return medians[medians.size() / 2];
       };
-      const double short_us = by([&] { launch(bytes, options_.check_patience); });
+      const double short_us = with_short ? by([&] { launch(bytes, options_.check_patience); }) : 0.0;
       const double long_us = by([&] { group.all_reduce(data_, DType::kF32, bytes / 4); });
       result.push_back({bytes, short_us, long_us});
     }
@@ -371,6 +372,19 @@ std::int64_t peer_limit(const std::vector<WayTimes>& times) {
   return limit;
 }
 
+PeerTrial try_peers(Communicator& group, Communicator& host, DeviceStream& stream,
+                    const PeerOptions& options) {
+  TS_CHECK(options.most_bytes % kPeerPack == 0 && options.most_bytes >= 1024, options.most_bytes);
+  PeerTrial result;
+  Mailboxes mailboxes(host, stream, options.most_bytes);
+  result.objection = mailboxes.open();
+  Trial trial(host, stream, mailboxes, options);
+  if (!result.objection) result.objection = trial.objection();
+  result.times = trial.times(group, !result.objection);
+  host.barrier();  // nobody frees a mailbox that another still writes to
+  return result;
+}
+
 std::unique_ptr<Communicator> with_peer_all_reduce(std::unique_ptr<Communicator> group, Communicator& host,
                                                    DeviceStream& stream, const PeerOptions& options) {
   TS_CHECK(options.most_bytes % kPeerPack == 0 && options.most_bytes >= 1024, options.most_bytes);
@@ -383,7 +397,7 @@ std::unique_ptr<Communicator> with_peer_all_reduce(std::unique_ptr<Communicator>
   if (!objection) {
     Trial trial(host, stream, *mailboxes, options);
     objection = trial.objection();
-    if (!objection) times = trial.times(*group);
+    if (!objection) times = trial.times(*group, true);
   }
   if (objection) {
     log(group->name() + ": no one-shot all-reduce: " + *objection);

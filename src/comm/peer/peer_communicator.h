@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,12 +32,21 @@ struct PeerOptions {
 std::unique_ptr<Communicator> with_peer_all_reduce(std::unique_ptr<Communicator> group, Communicator& host,
                                                    DeviceStream& stream, const PeerOptions& options);
 
-// The largest size up to which the short way was never slower, of sizes in ascending order; 0: none.
+// What with_peer_all_reduce finds out, without a verdict: every rank of `host` calls it. Sizes from 1 KiB to
+// options.most_bytes.
 struct WayTimes {
   std::int64_t bytes = 0;
-  double short_us = 0;
+  double short_us = 0;  // 0 with an objection
   double long_us = 0;
 };
+struct PeerTrial {
+  std::optional<std::string> objection;  // why the short way cannot be gone; the same on every rank
+  std::vector<WayTimes> times;           // rank 0's
+};
+PeerTrial try_peers(Communicator& group, Communicator& host, DeviceStream& stream,
+                    const PeerOptions& options);
+
+// The largest size up to which the short way was never slower, of sizes in ascending order; 0: none.
 std::int64_t peer_limit(const std::vector<WayTimes>& times);
 
 }  // namespace tessera
