@@ -8,6 +8,7 @@
 
 #include "bench.h"
 #include "checkpoint/inspect.h"
+#include "doctor.h"
 #include "generate.h"
 #include "plan.h"
 #include "processes.h"
@@ -143,6 +144,10 @@ int run(const std::vector<std::string>& arguments) {
       app.add_subcommand("replay", "Ask recorded requests again and compare the answers");
   declare_replay_flags(*replay_command, replay_flags);
 
+  DoctorFlags doctor_flags;
+  CLI::App* doctor = app.add_subcommand("doctor", "What this machine is, what costs speed, what is broken");
+  declare_doctor_flags(*doctor, doctor_flags);
+
   BenchCommand bench(app);
 
   std::string shell;
@@ -170,6 +175,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (inspect_command->parsed()) return run_inspect(inspected, json);
   if (plan_command->parsed()) return run_plan(plan_flags);
+  if (doctor->parsed()) return run_doctor(doctor_flags);
   if (bench.is_asked_for()) return bench.run();
   if (replay_command->parsed()) return run_replay(replay_flags);
   auto processes = Processes::join();
