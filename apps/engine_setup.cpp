@@ -17,6 +17,8 @@
 #include "checkpoint/inspect.h"
 #include "checkpoint/load_progress.h"
 #include "comm/thread_communicator.h"
+#include "comm/timed_communicator.h"
+#include "engine/all_reduce_time.h"
 #include "engine/model_runner.h"
 #include "engine/rank_group.h"
 #include "engine/rank_start.h"
@@ -265,7 +267,18 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
                          .sink = [&](std::string_view line) { spdlog::info("{}", line); }});
   std::atomic<int> loaded{0};  // ranks of this process
   std::atomic<std::int32_t> draft_lookahead{0};
-  std::mutex memory_mutex;  // of launched.memory
+  std::mutex memory_mutex;  // of launched.memory, and of `collectives`
+  std::vector<CollectiveLine> collectives;
+  std::vector<AllReduceLine> all_reduces;  // rank 0's
+  // On GPUs calls only enqueue: there is nothing to see.
+  const auto watched = [&](std::unique_ptr<Communicator> group, const std::string& name,
+                           int rank) -> std::unique_ptr<Communicator> {
+    if (plan.device != ComputeDevice::kCpu) return group;
+    const auto times = std::make_shared<CollectiveTimes>();
+    const std::lock_guard lock(memory_mutex);
+    collectives.push_back({.rank = rank, .group = name, .times = times});
+    return std::make_unique<TimedCommunicator>(std::move(group), times);
+  };
   std::string device_name;  // of rank 0, for the fingerprint
   // Processes of one machine take its GPUs in turn.
   const int first_gpu = processes != nullptr ? processes->place_on_machine() * ranks_here : 0;
@@ -293,14 +306,22 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
     const int rank = tp != nullptr ? tp->rank() : 0;
     if (rank == 0) device_name = device.backend->name();
     if (plan.dcp_ranks > 1) {
-      device.dcp =
-          tp->split(tp->rank() / plan.dcp_ranks, fmt::format("dcp group {}", tp->rank() / plan.dcp_ranks));
+      const int group = tp->rank() / plan.dcp_ranks;
+      device.dcp = watched(tp->split(group, fmt::format("dcp group {}", group)), "dcp", rank);
       options.dcp_rank = device.dcp->rank();
     }
     const DcpExchange exchange = flags.dcp_comm_backend == "a2a" ? DcpExchange::kAllToAll
                                  : flags.dcp_comm_backend == "ag_rs"
                                      ? DcpExchange::kReduceScatter
                                      : measured_exchange(device, launched.config, plan);
+    if (tp != nullptr) {
+      const DType dtype = device.backend->activation_dtype();
+      for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{plan.max_num_seqs}}) {
+        const std::int64_t values = rows * launched.config.hidden;
+        const double seconds = all_reduce_seconds(*device.backend, *tp, values);
+        if (rank == 0) all_reduces.push_back({.bytes = values * bytes_of(dtype), .seconds = seconds});
+      }
+    }
     RankRecipe recipe{.target = checkpoint, .runner = options};
     recipe.shard = {
         .tp = tp, .expert_parallel = flags.expert_parallel, .dcp = device.dcp.get(), .exchange = exchange};
@@ -342,6 +363,10 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
       TS_TRY(communicators, processes->communicators(ranks_here, kRankDeadline));
       loading = processes->loading();
     }
+    for (auto& one : communicators) {
+      const int rank = one->rank();
+      one = watched(std::move(one), "tp", rank);
+    }
     auto group = RankGroup::create(
         std::move(communicators), [&](Communicator& host) { return make_rank(&host); }, kRankDeadline);
     if (loading) TS_TRY(loading->arrive(group ? Result<void>() : Result<void>(group.error())));
@@ -375,6 +400,10 @@ Result<LaunchedEngine> launch_engine(const ServeFlags& flags, const Checkpoint& 
   engine_options.kv_cache_dtype = flags.kv_cache_dtype;
   engine_options.ranks = plan.ranks;
   engine_options.memory = memory_lines(plan.rank, launched.memory);
+  std::ranges::sort(collectives, {},
+                    [](const CollectiveLine& line) { return std::pair(line.rank, line.group); });
+  engine_options.collectives = std::move(collectives);
+  engine_options.all_reduces = std::move(all_reduces);
   engine_options.fingerprint = fmt::format("fp_{:016x}", std::hash<std::string>{}(identity));
   engine_options.max_waiting = flags.max_waiting;
   engine_options.seed = flags.seed;

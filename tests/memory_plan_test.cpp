@@ -1,5 +1,6 @@
 // The plan that is made before a byte is read, against what the ranks have then really taken: item by item,
 // for every way to split and every kind of draft, and as /metrics shows it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine_setup.h"
@@ -102,6 +103,13 @@ TEST(RankMetrics, ShowPlanAndUseOfEveryRankSideBySide) {
     }
   }
   EXPECT_EQ(text.find(R"(item="draft cache")"), std::string::npos);
+  // What was measured at start has been counted too; nothing has been served.
+  for (const std::string rank : {"0", "1"}) {
+    const std::string labels =
+        R"({engine="0",group="tp",model_name="tiny",operation="all_reduce",rank=")" + rank;
+    EXPECT_THAT(text, testing::HasSubstr("tessera:collective_seconds_count" + labels));
+  }
+  EXPECT_THAT(text, testing::ContainsRegex("tessera:all_reduce_start_seconds.bytes=\"1024\""));
 }
 
 }  // namespace

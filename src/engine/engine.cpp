@@ -60,7 +60,9 @@ Engine::Engine(EngineOptions options, std::unique_ptr<StepRunner> runner)
            .dcp_ranks = s.dcp_ranks,
            .most_drafts = s.most_drafts,
            .fingerprint = options_.fingerprint,
-           .memory = options_.memory};
+           .memory = options_.memory,
+           .collectives = options_.collectives,
+           .all_reduces = options_.all_reduces};
   books_.kv_usage_of.resize(static_cast<std::size_t>(s.dcp_ranks));
   thread_ = std::thread([this] { run(); });
 }

@@ -24,14 +24,16 @@
 namespace tessera {
 
 struct EngineOptions {
-  SchedulerOptions scheduler;            // hash_key is drawn by the engine
-  std::vector<std::int32_t> end_tokens;  // of the model
-  std::string kv_cache_dtype;            // for info() only
-  std::int32_t ranks = 1;                // likewise
-  std::vector<MemoryLine> memory;        // likewise
-  std::string fingerprint;               // for info() only
-  std::int32_t max_waiting = 0;          // most requests in the queue; 0: no limit
-  std::uint64_t seed = 0;                // of the seeds of requests that bring none
+  SchedulerOptions scheduler;                    // hash_key is drawn by the engine
+  std::vector<std::int32_t> end_tokens;          // of the model
+  std::string kv_cache_dtype;                    // for info() only
+  std::int32_t ranks = 1;                        // likewise
+  std::vector<MemoryLine> memory;                // likewise
+  std::vector<CollectiveLine> collectives = {};  // likewise
+  std::vector<AllReduceLine> all_reduces = {};   // likewise
+  std::string fingerprint;                       // for info() only
+  std::int32_t max_waiting = 0;                  // most requests in the queue; 0: no limit
+  std::uint64_t seed = 0;                        // of the seeds of requests that bring none
   // Whether and how far to speculate; most_drafts is the scheduler's. Absent: the runner has no drafts.
   std::optional<GateOptions> gate;
   PipelineOptions pipeline = {};  // whether steps are planned ahead

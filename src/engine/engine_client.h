@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "comm/collective_times.h"
 #include "engine/request.h"
 
 namespace tessera {
@@ -53,6 +54,20 @@ struct MemoryLine {
   std::int64_t used = 0;
 };
 
+// The collectives of a rank within one group, counted as they happen. Shared, since the thread of a rank that
+// was given up may go on counting.
+struct CollectiveLine {
+  std::int32_t rank = 0;
+  std::string group;  // "tp", "dcp"
+  std::shared_ptr<const CollectiveTimes> times;
+};
+
+// A sum over all ranks as it was measured when the ranks were made, by rank 0.
+struct AllReduceLine {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
+
 struct EngineInfo {
   std::int32_t vocab = 0;
   std::int32_t max_model_len = 0;  // prompt + output tokens
@@ -69,6 +84,8 @@ struct EngineInfo {
   std::int32_t most_drafts = 0;    // of a sequence in a step; 0: no speculation
   std::string fingerprint;         // changes with kernels and configuration: OpenAI's system_fingerprint
   std::vector<MemoryLine> memory;  // of the ranks of this process
+  std::vector<CollectiveLine> collectives = {};  // likewise; empty where calls only enqueue
+  std::vector<AllReduceLine> all_reduces = {};   // empty with one rank
 };
 
 // Counters only grow; gauges are of the last step. Taken without stopping the engine.

@@ -15,6 +15,10 @@ std::string page() {
 TEST_F(ServerTest, ApiPageListsEveryMetricWithItsKind) {
   stub.info.most_drafts = 3;
   stub.info.dcp_ranks = 2;
+  const auto collectives = std::make_shared<CollectiveTimes>();
+  collectives->count(Collective::kAllReduce, std::chrono::microseconds(7));
+  stub.info.collectives = {{.rank = 0, .group = "tp", .times = collectives}};
+  stub.info.all_reduces = {{.bytes = 14336, .seconds = 1e-5}};
   start("x");
   chat("");
   std::set<std::string> served;

@@ -87,6 +87,7 @@ struct Metrics::Impl {
   }
   void append_engine(std::vector<MetricFamily>& out) const;
   void append_ranks(const EngineStats& stats, const EngineInfo& info, std::vector<MetricFamily>& out) const;
+  void append_collectives(const EngineInfo& info, std::vector<MetricFamily>& out) const;
   void append_speculation(const SpeculationStats& stats, std::int32_t most_drafts,
                           std::vector<MetricFamily>& out) const;
 
@@ -260,6 +261,7 @@ void Metrics::Impl::append_engine(std::vector<MetricFamily>& out) const {
   gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use; 1 is all of it.", stats.kv_usage);
   gauge("vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc under its older name.", stats.kv_usage);
   append_ranks(stats, info, out);
+  append_collectives(info, out);
   count("vllm:prompt_tokens_total", "Prompt tokens whose prefill is done.", stats.prompt_tokens);
   count("vllm:generation_tokens_total", "Generated tokens.", stats.generation_tokens);
   count("vllm:num_preemptions_total", "Preemptions.", stats.preemptions);
@@ -327,6 +329,47 @@ void Metrics::Impl::append_ranks(const EngineStats& stats, const EngineInfo& inf
     add(memory, std::move(one), static_cast<double>(line.used));
   }
   if (!memory.metric.empty()) out.push_back(std::move(memory));
+}
+
+// Operations that never ran are left out.
+void Metrics::Impl::append_collectives(const EngineInfo& info, std::vector<MetricFamily>& out) const {
+  MetricFamily measured{"tessera:all_reduce_start_seconds",
+                        "A sum over all ranks, as measured when the server started.",
+                        MetricType::Gauge,
+                        {}};
+  for (const AllReduceLine& line : info.all_reduces) {
+    measured.metric.push_back(
+        family("", "", MetricType::Gauge, with("bytes", std::to_string(line.bytes)), line.seconds)
+            .metric.front());
+  }
+  if (!measured.metric.empty()) out.push_back(std::move(measured));
+
+  MetricFamily times{"tessera:collective_seconds",
+                     "Time of a rank in a collective, waiting for the other ranks included.",
+                     MetricType::Histogram,
+                     {}};
+  for (const CollectiveLine& line : info.collectives) {
+    for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
+      const CollectiveTimes::Counts counts = line.times->of(static_cast<Collective>(i));
+      prometheus::ClientMetric metric;
+      std::uint64_t calls = 0;  // of at most so long
+      for (std::size_t b = 0; b < counts.calls.size(); ++b) {
+        calls += counts.calls[b];
+        metric.histogram.bucket.push_back({calls, b < CollectiveTimes::kBounds.size()
+                                                      ? CollectiveTimes::kBounds[b]
+                                                      : std::numeric_limits<double>::infinity()});
+      }
+      if (calls == 0) continue;
+      metric.histogram.sample_count = calls;
+      metric.histogram.sample_sum = counts.seconds;
+      Labels one = with("rank", std::to_string(line.rank));
+      one["group"] = line.group;
+      one["operation"] = kCollectiveNames[i];
+      for (const auto& [key, text] : one) metric.label.push_back({key, text});
+      times.metric.push_back(std::move(metric));
+    }
+  }
+  if (!times.metric.empty()) out.push_back(std::move(times));
 }
 
 void Metrics::Impl::append_speculation(const SpeculationStats& stats, std::int32_t most_drafts,

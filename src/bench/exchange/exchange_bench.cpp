@@ -9,11 +9,11 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/check.h"
-#include "bench/exchange/timed_communicator.h"
 #include "bench/report/process_time.h"
 #include "bench/report/statistics.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/thread_communicator.h"
+#include "comm/timed_communicator.h"
 #include "engine/rank_group.h"
 #include "engine/rank_start.h"
 #include "engine/scheduler.h"
@@ -46,8 +46,8 @@ class Layout {
     std::unique_ptr<Layout> layout(new Layout(checkpoint.config(), options, choice));
     auto communicators = make_thread_communicators(options.ranks, "tp", kDeadline);
     for (auto& one : communicators) {
-      CommTime& time = layout->tp_times_[static_cast<std::size_t>(one->rank())];
-      one = std::make_unique<TimedCommunicator>(std::move(one), time);
+      auto times = layout->tp_times_[static_cast<std::size_t>(one->rank())];
+      one = std::make_unique<TimedCommunicator>(std::move(one), std::move(times));
     }
     TS_TRY(layout->ranks_,
            RankGroup::create(
@@ -65,16 +65,16 @@ class Layout {
   Turn take_steps(std::int32_t count) {
     Turn sum;
     for (std::int32_t i = 0; i < count; ++i) {
-      const CommTime tp = tp_times_[0];
-      const CommTime dcp = dcp_times_[0];
+      const double tp = tp_times_[0]->seconds();
+      const double dcp = dcp_times_[0]->seconds();
       const double cpu = bench::process_seconds();
       const auto begin = Clock::now();
       step();
       const double time = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
       steps_.push_back(time);
       cpu_.push_back((bench::process_seconds() - cpu) * 1e6);
-      tp_.push_back(tp_times_[0].microseconds - tp.microseconds);
-      dcp_.push_back(dcp_times_[0].microseconds - dcp.microseconds);
+      tp_.push_back((tp_times_[0]->seconds() - tp) * 1e6);
+      dcp_.push_back((dcp_times_[0]->seconds() - dcp) * 1e6);
       sum.clock += time;
       sum.cpu += cpu_.back();
     }
@@ -100,13 +100,20 @@ class Layout {
   MeasuredExchange alone() const { return alone_; }
 
  private:
+  using Times = std::vector<std::shared_ptr<CollectiveTimes>>;  // [ranks]
+  static Times no_times(int ranks) {
+    Times times;
+    for (int r = 0; r < ranks; ++r) times.push_back(std::make_shared<CollectiveTimes>());
+    return times;
+  }
+
   Layout(const ModelConfig& config, const ExchangeBenchOptions& options, const Choice& choice)
       : config_(config),
         choice_(choice),
         sequences_(options.sequences),
         ranks_in_tp_(options.ranks),
-        tp_times_(static_cast<std::size_t>(options.ranks)),
-        dcp_times_(static_cast<std::size_t>(options.ranks)) {
+        tp_times_(no_times(options.ranks)),
+        dcp_times_(no_times(options.ranks)) {
     const std::int32_t tokens =
         choice.context + 10 +
         (options.rounds + (choice.context == options.elastic_context ? options.elastic_rounds : 0)) *
@@ -180,7 +187,7 @@ class Layout {
   Choice choice_;
   std::int32_t sequences_;
   int ranks_in_tp_;
-  std::vector<CommTime> tp_times_, dcp_times_;  // [ranks]; a rank's thread writes its own while a step runs
+  Times tp_times_, dcp_times_;  // a rank's thread writes its own while a step runs
   RunnerOptions runner_;
   std::optional<Scheduler> scheduler_;
   MeasuredExchange alone_;

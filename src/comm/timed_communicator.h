@@ -1,4 +1,5 @@
-// A communicator that notes how long its rank spends in each call, waiting for the others included.
+// A communicator that notes how long its rank spends in each call. For groups whose calls return when they
+// are done: those of devices only enqueue, and are not called at all where a recorded step is replayed.
 #pragma once
 
 #include <chrono>
@@ -6,42 +7,38 @@
 #include <string>
 #include <utility>
 
+#include "comm/collective_times.h"
 #include "comm/communicator.h"
 
 namespace tessera {
 
-struct CommTime {
-  double microseconds = 0;
-  std::int64_t calls = 0;
-};
-
 class TimedCommunicator final : public Communicator {
  public:
-  // `time` is counted up by the rank's thread and outlives this.
-  TimedCommunicator(std::unique_ptr<Communicator> inner, CommTime& time)
-      : inner_(std::move(inner)), time_(time) {}
+  // `times` is shared with whoever reads it, who may be gone before the rank's thread is.
+  TimedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<CollectiveTimes> times)
+      : inner_(std::move(inner)), times_(std::move(times)) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string name() const override { return inner_->name(); }
 
   void all_reduce(void* data, DType dtype, std::int64_t count) override {
-    timed([&] { inner_->all_reduce(data, dtype, count); });
+    timed(Collective::kAllReduce, [&] { inner_->all_reduce(data, dtype, count); });
   }
   void all_gather(const void* in, void* out, std::size_t bytes) override {
-    timed([&] { inner_->all_gather(in, out, bytes); });
+    timed(Collective::kAllGather, [&] { inner_->all_gather(in, out, bytes); });
   }
   void reduce_scatter(const void* in, void* out, DType dtype, std::int64_t count) override {
-    timed([&] { inner_->reduce_scatter(in, out, dtype, count); });
+    timed(Collective::kReduceScatter, [&] { inner_->reduce_scatter(in, out, dtype, count); });
   }
   void all_to_all(const void* in, void* out, std::size_t bytes) override {
-    timed([&] { inner_->all_to_all(in, out, bytes); });
+    timed(Collective::kAllToAll, [&] { inner_->all_to_all(in, out, bytes); });
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
-    timed([&] { inner_->broadcast(data, bytes, root); });
+    timed(Collective::kBroadcast, [&] { inner_->broadcast(data, bytes, root); });
   }
   void barrier() override {
-    timed([&] { inner_->barrier(); });
+    timed(Collective::kBarrier, [&] { inner_->barrier(); });
   }
   // Not timed itself; the part's calls are not counted here.
   std::unique_ptr<Communicator> split(int colour, const std::string& name) override {
@@ -50,16 +47,14 @@ class TimedCommunicator final : public Communicator {
 
  private:
   template <class Call>
-  void timed(const Call& call) {
+  void timed(Collective operation, const Call& call) {
     const auto begin = std::chrono::steady_clock::now();
     call();
-    time_.microseconds +=
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-    ++time_.calls;
+    times_->count(operation, std::chrono::steady_clock::now() - begin);
   }
 
   std::unique_ptr<Communicator> inner_;
-  CommTime& time_;
+  std::shared_ptr<CollectiveTimes> times_;
 };
 
 }  // namespace tessera
