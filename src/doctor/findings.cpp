@@ -174,23 +174,25 @@ class Judge {
 
   bool is_translated(const PciGpu& gpu) const {
     if (!gpu.iommu.empty()) return gpu.iommu.starts_with("DMA");
-    return false;
+    // Where that is not told, what the kernel was asked for counts.
+    return !passes_through() && (has_word(machine_.command_line, "intel_iommu=on") ||
+                                 has_word(machine_.command_line, "amd_iommu=on"));
+  }
+  bool passes_through() const {
+    return has_word(machine_.command_line, "iommu=pt") ||
+           has_word(machine_.command_line, "iommu.passthrough=1");
   }
   void translation() {
     const auto count =
         std::ranges::count_if(machine_.gpus, [&](const PciGpu& g) { return is_translated(g); });
     if (count == 0) return;
-    const bool asked =
-        has_word(machine_.command_line, "iommu=pt") || has_word(machine_.command_line, "iommu.passthrough=1");
     add(machine_.gpus.size() > 1 ? Severity::kCostsSpeed : Severity::kNote, "iommu-translates",
         "The IOMMU translates addresses of " + std::to_string(count) + " GPUs" +
-            (asked ? ", though the kernel was told not to (iommu=pt)." : "."),
+            (passes_through() ? ", though the kernel was told not to (iommu=pt)." : "."),
         "What cards send each other goes up to the processor and through its tables; on some machines it "
-        "arrives "
-        "damaged.",
+        "arrives damaged.",
         "Start the kernel with iommu=pt, or switch the IOMMU (VT-d, AMD-Vi) off in the BIOS or with "
-        "iommu=off; in a "
-        "virtual machine this is the host's to do.");
+        "iommu=off; in a virtual machine this is the host's to do.");
   }
 
   // Bridges that two cards have in common lie above both; what is below them on the way may redirect.

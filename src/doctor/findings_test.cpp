@@ -199,6 +199,16 @@ TEST(Findings, OneGpuLosesNothingByABarOrAnIommu) {
   EXPECT_THAT(ids(c, Severity::kNote), ElementsAre("bar-small", "iommu-translates", "one-gpu"));
 }
 
+TEST(Findings, WhereGroupsDoNotTellTheirTypeTheKernelsOptionsCount) {
+  Case c = good(2);
+  for (PciGpu& gpu : c.machine.gpus) gpu.iommu = "";
+  EXPECT_THAT(ids(c), IsEmpty());
+  c.machine.command_line = "quiet intel_iommu=on";
+  EXPECT_THAT(ids(c), ElementsAre("iommu-translates"));
+  c.machine.command_line += " iommu=pt";
+  EXPECT_THAT(ids(c), IsEmpty());
+}
+
 TEST(Findings, TheWorstComesFirstAndDecides) {
   Case c = good(4);
   c.machine.gpus[2].link.width = 4;
