@@ -2,6 +2,8 @@
 MODEL ?= models/tessera-tiny
 PORT  ?= 8000
 FLAGS ?=
+# The shipped model speaks as Kimi does: thoughts and tool calls in its own marks, which the answer shows apart.
+SPEAKS := $(if $(filter models/tessera-tiny,$(MODEL)),--reasoning-parser kimi_k2 --tool-call-parser kimi_k2 --enable-auto-tool-choice)
 
 .PHONY: serve test build bench deps test-deps clean
 
@@ -11,7 +13,7 @@ serve: build
 	@echo "  curl -s http://localhost:$(PORT)/v1/chat/completions -H 'Content-Type: application/json' \\"
 	@echo "    -d '{\"model\": \"$(notdir $(MODEL))\", \"messages\": [{\"role\": \"user\", \"content\": \"Who are you?\"}]}'"
 	@echo
-	@exec ./bin/tessera serve $(MODEL) --served-model-name $(notdir $(MODEL)) --port $(PORT) $(FLAGS)
+	@exec ./bin/tessera serve $(MODEL) --served-model-name $(notdir $(MODEL)) --port $(PORT) $(SPEAKS) $(FLAGS)
 
 build: deps
 	@cmake --preset app $(QUIET)
