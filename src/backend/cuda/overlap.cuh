@@ -44,7 +44,7 @@ void launch_early(void (*kernel)(Parameters...), const LaunchShape& shape, cudaS
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = kernels_overlap() && !starts_late() ? 1 : 0;
+  config.numAttrs = launch_traits().overlaps && !starts_late() ? 1 : 0;
   starts_late() = false;
   TS_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
 }

@@ -1,25 +1,25 @@
-// Whether the next kernel may start while the one before drains (overlap.cuh), for those who only enqueue.
+// What a launch needs to know of the current device and stream, for those who only enqueue too.
 #pragma once
 
 #include "backend/cuda/device.h"
 
 namespace tessera::cuda {
 
-// Whether the current device overlaps kernels.
-inline bool kernels_overlap() {
-  struct Known {
-    int device = -1;
-    bool overlap = false;
-  };
-  thread_local Known known;
+// What a launch asks of the current device, read once a thread.
+struct LaunchTraits {
+  int device = -1;
+  bool overlaps = false;
+  int shared_bytes_a_block = 0;  // the opt-in limit
+};
+inline const LaunchTraits& launch_traits() {
+  thread_local LaunchTraits known;
   int device = 0;
   TS_CUDA(cudaGetDevice(&device));
   if (device != known.device) {
-    int major = 0;
-    TS_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    known = {device, major >= 9};
+    const DeviceTraits traits = traits_of(device);
+    known = {device, traits.capability >= 90, traits.shared_bytes_a_block};
   }
-  return known.overlap;
+  return known;
 }
 
 // Set where what is launched next follows work of another stream: it starts when all of that has ended.

@@ -174,12 +174,16 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
 template <WeightFormat F>
 inline constexpr int kLoadsAhead = F == WeightFormat::kInt4Group32 ? 3 : 2;
 
-template <WeightFormat F, int kXTiles, int kTiles, int kWarps>
+template <WeightFormat F, int kXTiles, int kTiles, int kWarps,
+          int kAhead = kTiles == 1 && kXTiles == 1 ? 3 : kLoadsAhead<F>>
 void launch_few_form(const Product& p, dim3 grid, cudaStream_t stream) {
-  constexpr int kAhead = kTiles == 1 && kXTiles == 1 ? 3 : kLoadsAhead<F>;
   constexpr int kQueueBytes = kWarps * kAhead * kTiles * WeightFragment<F>::kStageBytes;
   const auto kernel = product_few_kernel<F, kXTiles, kTiles, kWarps, kAhead>;
   constexpr int kSumBytes = kWarps * 8 * kXTiles * (16 * kTiles + 1) * 4;
+  if constexpr (kQueueBytes + kSumBytes > 99 * 1024) {  // what every device since sm_80 has
+    if (kQueueBytes + kSumBytes > launch_traits().shared_bytes_a_block)
+      return launch_few_form<F, kXTiles, kTiles, kWarps, 1>(p, grid, stream);
+  }
   if constexpr (kQueueBytes + kSumBytes > 48 * 1024) {
     TS_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kQueueBytes));
   }
