@@ -2,6 +2,7 @@
 // by in tiles of 64 rows, two in shared memory. A key is its own nope part and the rope part that all heads
 // share.
 #include "backend/cuda/activation.cuh"
+#include "backend/cuda/async_copy.cuh"
 #include "backend/cuda/device.h"
 #include "backend/cuda/mla_prefill.h"
 #include "base/check.h"
@@ -42,11 +43,6 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&b)[4], 
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
                : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(address))));
-}
-__device__ __forceinline__ void copy_16(bf16* shared, const bf16* global, bool inside) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global), "r"(inside ? 16 : 0));
 }
 __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
@@ -158,13 +154,13 @@ __global__ void __launch_bounds__(kThreads, 1) expanded_mma_kernel(const __grid_
                 inside);
       }
     }
-    asm volatile("cp.async.commit_group;");
+    copies_commit();
   };
 
   const float scale = run.scale * kLog2E;
   if (tiles_to_do > 0) stage_in(0);
   for (int tile = 0; tile < tiles_to_do; ++tile) {
-    asm volatile("cp.async.wait_group 0;");
+    copies_wait<0>();
     __syncthreads();  // this tile is there for all, and all have left the other one
     if (tile + 1 < tiles_to_do) stage_in(tile + 1);
     const Shared& here = tiles[tile % 2];

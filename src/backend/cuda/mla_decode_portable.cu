@@ -94,7 +94,7 @@ struct Block {
     for (int i = thread; i < C::kTokens * kPieces; i += C::kThreads) {
       const int row = i / kPieces;
       const bool seen = tile * C::kTokens + row < most;
-      copy_16(stage(s) + row * Rows::kStride + i % kPieces * 16, from + (seen ? 16 * i : 0), seen);
+      copy_row_part(stage(s) + row * Rows::kStride + i % kPieces * 16, from + (seen ? 16 * i : 0), seen);
     }
   }
 

@@ -1,5 +1,5 @@
 // Row formats of the portable kernel (mla_decode_portable.cu), and the instructions that it is made of:
-// conversions, mma.sync, matrix loads, asynchronous copies.
+// conversions, mma.sync, matrix loads.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "backend/cuda/async_copy.cuh"
 #include "backend/cuda/mla_kernel.h"
 
 namespace tessera::cuda::portable {
@@ -108,15 +109,11 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&m)[4], 
                : "r"(address)
                : "memory");
 }
-__device__ __forceinline__ void copy_16(std::uint32_t to, const void* from, bool real) {
+// copy_16() that asks for the whole line: the next parts of a row follow.
+__device__ __forceinline__ void copy_row_part(std::uint32_t to, const void* from, bool real) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(real ? 16 : 0)
                : "memory");
-}
-__device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-__device__ __forceinline__ void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 }  // namespace tessera::cuda::portable

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
                         std::int64_t{load} * Fragment::kCols, lane);
       }
     }
-    close_fetches();
+    copies_commit();
   };
 #pragma unroll
   for (int a = 0; a < kAhead; ++a) fetch(warp + a * kWarps, a);
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
   int place = 0;
 #pragma unroll 1
   for (int load = warp; load < loads; load += kWarps) {
-    wait_for_fetches<kAhead - 1>();
+    copies_wait<kAhead - 1>();
     __syncwarp();
     Fragment now[kTiles];
 #pragma unroll
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(32 * kWarps, kXTiles == 1 ? 16 / kWarps : 1)
     fetch(load + kAhead * kWarps, place);
     place = place + 1 < kAhead ? place + 1 : 0;
   }
-  wait_for_fetches<0>();
+  copies_wait<0>();
 
   const int g = lane / 4;
   const int t = lane % 4;

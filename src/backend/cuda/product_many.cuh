@@ -11,11 +11,6 @@ inline constexpr int kManyWarps = 8;
 inline constexpr int kManyThreads = 32 * kManyWarps;
 inline constexpr int kManyStages = 3;
 
-__device__ __forceinline__ void copy_16(std::uint32_t shared, const void* global, bool inside) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-               "r"(inside ? 16 : 0));
-}
-
 template <WeightFormat F, int kXRows>
 __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __grid_constant__ Product p) {
   using Fragment = WeightFragment<F>;
@@ -71,7 +66,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __g
   const int loads = p.weight.padded_in / kCols;
   for (int s = 0; s < kManyStages - 1; ++s) {
     if (s < loads) stage_in(s);
-    asm volatile("cp.async.commit_group;");
+    copies_commit();
   }
   Fragment next[2];
   next[0].load(rows[0], 0);
@@ -82,10 +77,10 @@ __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __g
       next[0].load(rows[0], std::int64_t{load + 1} * kCols);
       next[1].load(rows[1], std::int64_t{load + 1} * kCols);
     }
-    asm volatile("cp.async.wait_group %0;" ::"n"(kManyStages - 2));
+    copies_wait<kManyStages - 2>();
     __syncthreads();  // this load has arrived for all, and all are done with the one that is overwritten next
     if (load + kManyStages - 1 < loads) stage_in(load + kManyStages - 1);
-    asm volatile("cp.async.commit_group;");
+    copies_commit();
     const unsigned char* tile = x_tiles + load % kManyStages * kStageBytes;
 #pragma unroll
     for (int j = 0; j < kCols / 32; ++j) {
@@ -102,7 +97,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) product_many_kernel(const __g
       }
     }
   }
-  asm volatile("cp.async.wait_group 0;");
+  copies_wait<0>();
 
   const std::int64_t out = p.gated ? p.weight.out / 2 : p.weight.out;
 #pragma unroll

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backend/cuda/activation.cuh"
+#include "backend/cuda/async_copy.cuh"
 
 namespace tessera::cuda {
 
@@ -32,27 +33,6 @@ __device__ __forceinline__ uint4 load_once(const void* address) {  // streamed: 
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(address));
   return v;
-}
-
-// The same to shared memory, without a register in between: what a thread asks for it can read once its own
-// groups of copies are waited for.
-__device__ __forceinline__ void fetch_16(void* shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global)
-               : "memory");
-}
-template <int kBytes>
-__device__ __forceinline__ void fetch_scale(void* shared, const void* global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global), "n"(kBytes)
-               : "memory");
-}
-__device__ __forceinline__ void close_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kOpen>
-__device__ __forceinline__ void wait_for_fetches() {  // all but the last kOpen groups
-  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 }
 
 __device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
@@ -90,8 +70,8 @@ struct WeightRows {
   const unsigned char* high_scale;
 };
 
-// kStageBytes: of one load of a warp in shared memory. fetch() and take() are load() in two halves: between them
-// every lane waits for its copies and then for the other lanes.
+// kStageBytes: of one load of a warp in shared memory. fetch() and take() are load() in two halves: between
+// them every lane waits for its copies and then for the other lanes.
 template <WeightFormat F>
 struct WeightFragment;
 
@@ -124,8 +104,8 @@ struct WeightFragment<WeightFormat::kBF16> {
     const int place = place_of(lane);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      fetch_16(stage + (2 * j) * 512 + place, rows.low + (col + 32 * j) * 16 + shift);
-      fetch_16(stage + (2 * j + 1) * 512 + place, rows.high + (col + 32 * j) * 16 + shift);
+      copy_16(stage + (2 * j) * 512 + place, rows.low + (col + 32 * j) * 16 + shift);
+      copy_16(stage + (2 * j + 1) * 512 + place, rows.high + (col + 32 * j) * 16 + shift);
     }
   }
   __device__ void take(const unsigned char* stage, int lane) {
@@ -173,11 +153,11 @@ struct WeightFragment<WeightFormat::kFp8Block128> {
   static __device__ void fetch(unsigned char* stage, const WeightRows& rows, std::int64_t col, int lane) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      fetch_16(stage + (2 * j) * 512 + lane * 16, rows.low + (col + 64 * j) * 8);
-      fetch_16(stage + (2 * j + 1) * 512 + lane * 16, rows.high + (col + 64 * j) * 8);
+      copy_16(stage + (2 * j) * 512 + lane * 16, rows.low + (col + 64 * j) * 8);
+      copy_16(stage + (2 * j + 1) * 512 + lane * 16, rows.high + (col + 64 * j) * 8);
     }
-    fetch_scale<4>(stage + 2048 + lane * 4, rows.low_scale + col / 128 * 32);
-    fetch_scale<4>(stage + 2176 + lane * 4, rows.high_scale + col / 128 * 32);
+    copy_few<4>(stage + 2048 + lane * 4, rows.low_scale + col / 128 * 32);
+    copy_few<4>(stage + 2176 + lane * 4, rows.high_scale + col / 128 * 32);
   }
   __device__ void take(const unsigned char* stage, int lane) {
 #pragma unroll
@@ -225,10 +205,10 @@ struct WeightFragment<WeightFormat::kInt4Group32> {
   }
   static constexpr int kStageBytes = 2 * 512 + 2 * 256;
   static __device__ void fetch(unsigned char* stage, const WeightRows& rows, std::int64_t col, int lane) {
-    fetch_16(stage + lane * 16, rows.low + col * 4);
-    fetch_16(stage + 512 + lane * 16, rows.high + col * 4);
-    fetch_scale<8>(stage + 1024 + lane * 8, rows.low_scale + col / 128 * 64);
-    fetch_scale<8>(stage + 1280 + lane * 8, rows.high_scale + col / 128 * 64);
+    copy_16(stage + lane * 16, rows.low + col * 4);
+    copy_16(stage + 512 + lane * 16, rows.high + col * 4);
+    copy_few<8>(stage + 1024 + lane * 8, rows.low_scale + col / 128 * 64);
+    copy_few<8>(stage + 1280 + lane * 8, rows.high_scale + col / 128 * 64);
   }
   __device__ void take(const unsigned char* stage, int lane) {
     low = *reinterpret_cast<const uint4*>(stage + lane * 16);
