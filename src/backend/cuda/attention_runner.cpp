@@ -120,9 +120,7 @@ void AttentionRunner::mla_decode(const Tensor& q, std::int64_t heads, float scal
 std::byte* AttentionRunner::pinned(std::size_t bytes) {
   if (bytes > pinned_bytes_) {
     wait_.wait();
-    void* pointer = nullptr;
-    TS_CUDA(cudaMallocHost(&pointer, bytes));
-    pinned_.reset(static_cast<std::byte*>(pointer));
+    pinned_ = allocate_pinned(bytes);
     pinned_bytes_ = bytes;
   }
   return pinned_.get();

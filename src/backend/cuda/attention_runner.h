@@ -79,7 +79,7 @@ class AttentionRunner {
   GrowingScratch lse_;
   GrowingScratch chunk_;  // expanded latents, keys and values
   GrowingScratch plan_;   // of mla_prefill
-  Owned<std::byte*, cudaFreeHost> pinned_;
+  PinnedBytes pinned_;
   std::size_t pinned_bytes_ = 0;
 };
 

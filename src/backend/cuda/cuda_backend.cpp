@@ -26,17 +26,9 @@ namespace tessera {
 namespace cuda {
 namespace {
 
-Stream make_stream(int device) {
+Stream make_stream_on(int device) {
   TS_CUDA(cudaSetDevice(device));
-  cudaStream_t stream = nullptr;
-  TS_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return Stream(stream);
-}
-
-Event make_event() {
-  cudaEvent_t event = nullptr;
-  TS_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  return Event(event);
+  return make_stream();
 }
 
 std::string device_name(int device) {
@@ -74,8 +66,8 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options)
       : options_(options),
-        stream_(make_stream(options.device)),
-        side_(make_stream(options.device)),
+        stream_(make_stream_on(options.device)),
+        side_(make_stream_on(options.device)),
         forked_(make_event()),
         joined_(make_event()),
         traits_(traits_of(options.device)),

@@ -41,6 +41,27 @@ using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
 using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 using DeviceBytes = Owned<std::byte*, cudaFree>;
 
+using PinnedBytes = Owned<std::byte*, cudaFreeHost>;
+
+inline PinnedBytes allocate_pinned(std::size_t bytes) {
+  void* pointer = nullptr;
+  TS_CUDA(cudaMallocHost(&pointer, bytes));
+  return PinnedBytes(static_cast<std::byte*>(pointer));
+}
+
+// Neither waits for the default stream nor makes it wait.
+inline Stream make_stream() {
+  cudaStream_t stream = nullptr;
+  TS_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return Stream(stream);
+}
+
+inline Event make_event(unsigned flags = cudaEventDisableTiming) {
+  cudaEvent_t event = nullptr;
+  TS_CUDA(cudaEventCreateWithFlags(&event, flags));
+  return Event(event);
+}
+
 inline DeviceBytes allocate_device(std::size_t bytes) {
   void* pointer = nullptr;
   TS_CUDA(cudaMalloc(&pointer, bytes));

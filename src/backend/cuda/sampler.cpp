@@ -19,12 +19,6 @@ std::size_t lists_of(const SamplingRow& row, const DraftDraw& draft) {
          list_bytes(row.out_counts);
 }
 
-Owned<std::byte*, cudaFreeHost> allocate_pinned(std::size_t bytes) {
-  void* pointer = nullptr;
-  TS_CUDA(cudaMallocHost(&pointer, bytes));
-  return Owned<std::byte*, cudaFreeHost>(static_cast<std::byte*>(pointer));
-}
-
 }  // namespace
 
 void Sampler::reserve(std::int64_t vocab, std::int64_t kv_tokens) {

@@ -64,12 +64,12 @@ class Sampler {
   cudaStream_t stream_;
   StreamWait& wait_;
   SamplerLayout layout_;
-  Owned<std::byte*, cudaFreeHost> host_packed_;
+  PinnedBytes host_packed_;
   DeviceBytes device_packed_;
   DeviceBytes marks_;
   DeviceBytes raw_;
   DeviceBytes device_results_;
-  Owned<std::byte*, cudaFreeHost> host_results_;
+  PinnedBytes host_results_;
 };
 
 }  // namespace tessera::cuda

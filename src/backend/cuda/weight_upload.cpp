@@ -6,11 +6,7 @@
 namespace tessera::cuda {
 namespace {
 
-Event make_event() {
-  cudaEvent_t event = nullptr;
-  TS_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
-  return Event(event);
-}
+constexpr unsigned kAwaitedOnTheHost = cudaEventDisableTiming | cudaEventBlockingSync;
 
 }  // namespace
 
@@ -21,16 +17,12 @@ WeightUpload::~WeightUpload() {
 
 void WeightUpload::open() {
   if (readers_) return;
-  cudaStream_t stream = nullptr;
-  TS_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  copy_.reset(stream);
+  copy_ = make_stream();
   for (Block& block : blocks_) {
-    void* host = nullptr;
-    TS_CUDA(cudaMallocHost(&host, kBlockBytes));
-    block.host.reset(static_cast<std::byte*>(host));
+    block.host = allocate_pinned(kBlockBytes);
     block.device = allocate_device(kBlockBytes);
-    block.copied = make_event();  // never recorded: waiting for it ends at once
-    block.repacked = make_event();
+    block.copied = make_event(kAwaitedOnTheHost);  // never recorded: waiting for it ends at once
+    block.repacked = make_event(kAwaitedOnTheHost);
   }
   readers_ = std::make_unique<RowReaders>(threads_);
 }

@@ -21,8 +21,6 @@
 
 namespace tessera::cuda {
 
-using PinnedBytes = Owned<std::byte*, cudaFreeHost>;
-
 class WeightUpload {
  public:
   // Large enough that copies run at the bus's full rate; four of them keep readers, bus and device busy.

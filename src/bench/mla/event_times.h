@@ -9,11 +9,7 @@
 
 namespace tessera::bench {
 
-inline cuda::Event make_event() {
-  cudaEvent_t event = nullptr;
-  TS_CUDA(cudaEventCreate(&event));
-  return cuda::Event(event);
-}
+inline cuda::Event make_timed_event() { return cuda::make_event(cudaEventDefault); }
 
 inline double elapsed_us(const cuda::Event& from, const cuda::Event& to) {
   float milliseconds = 0.0F;

@@ -82,8 +82,8 @@ ExpandedBenchResult time_expanded(const ExpandedBenchCase& problem, int timings)
 
   std::vector<double> times;
   for (int i = 0; i < 2 + timings; ++i) {
-    const auto from = make_event();
-    const auto to = make_event();
+    const auto from = make_timed_event();
+    const auto to = make_timed_event();
     TS_CUDA(cudaMemsetAsync(counters.get(), 0, counter_bytes));
     spin(200'000, nullptr);  // hides the host, which makes tensor maps
     TS_CUDA(cudaEventRecord(from.get()));

@@ -46,8 +46,8 @@ double MlaBench::measured_copy_gbps() const {
   const std::size_t half = std::size_t{2} << 30;
   std::vector<double> times;
   for (int i = 0; i < 10; ++i) {
-    const auto from = make_event();
-    const auto to = make_event();
+    const auto from = make_timed_event();
+    const auto to = make_timed_event();
     TS_CUDA(cudaEventRecord(from.get()));
     TS_CUDA(cudaMemcpyAsync(pool_.get() + half, pool_.get(), half, cudaMemcpyDeviceToDevice));
     TS_CUDA(cudaEventRecord(to.get()));
@@ -147,7 +147,7 @@ MlaBenchResult MlaBench::time(const MlaBenchCase& problem, int timings) const {
                            .lse = reinterpret_cast<float*>(lse.get())};
 
   std::vector<cuda::Event> events;
-  for (int i = 0; i < 2 * timings; ++i) events.push_back(make_event());
+  for (int i = 0; i < 2 * timings; ++i) events.push_back(make_timed_event());
   const auto check = [](const Result<void>& done) { TS_CHECK(done.ok(), done.error().message()); };
   // Three untimed rounds first. The spin hides the host: everything timed is queued before the device reaches
   // it.

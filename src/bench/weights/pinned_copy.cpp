@@ -13,9 +13,7 @@ double pinned_copy_gb_s(int device) {
   constexpr int kRounds = 3;
   const auto bytes = static_cast<std::size_t>(cuda::WeightUpload::kBlockBytes);
   TS_CUDA(cudaSetDevice(device));
-  void* host = nullptr;
-  TS_CUDA(cudaMallocHost(&host, bytes));
-  const cuda::PinnedBytes pinned(static_cast<std::byte*>(host));
+  const cuda::PinnedBytes pinned = cuda::allocate_pinned(bytes);
   const cuda::DeviceBytes on_device = cuda::allocate_device(bytes);
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {

@@ -65,9 +65,7 @@ PairFigures probe_pair(int from, int to) {
   }
   cuda::DeviceBytes target = memory_on(to);
   cuda::DeviceBytes source = memory_on(from);  // last: its device is the current one
-  cudaStream_t made = nullptr;
-  TS_CUDA(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
-  cuda::Stream stream(made);
+  cuda::Stream stream = cuda::make_stream();
   const std::vector<std::uint64_t> sent = pattern(from, to);
   TS_CUDA(cudaMemcpy(source.get(), sent.data(), kBytes, cudaMemcpyHostToDevice));
   TS_CUDA(cudaSetDevice(to));
