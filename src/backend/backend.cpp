@@ -82,13 +82,7 @@ void Backend::merge_argmax(const BestLogit* shards, std::int64_t ranks, std::int
 
 BestLogit merged_best(const BestLogit* shards, std::int64_t ranks, std::int64_t rows, std::int64_t row) {
   BestLogit best{.value = -std::numeric_limits<float>::infinity(), .token = -1};
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    const BestLogit& one = shards[rank * rows + row];
-    if (std::isnan(one.value)) return {.value = one.value, .token = -1};
-    if (one.token < 0) continue;
-    const bool first_of_equals = one.value == best.value && one.token < best.token;
-    if (best.token < 0 || one.value > best.value || first_of_equals) best = one;
-  }
+  for (std::int64_t rank = 0; rank < ranks; ++rank) best = better(best, shards[rank * rows + row]);
   return best;
 }
 

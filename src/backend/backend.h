@@ -81,6 +81,15 @@ struct BestLogit {
   std::int32_t token = 0;  // -1 in both of these cases
 };
 static_assert(sizeof(BestLogit) == 8);
+// Of two that were found in different tokens: NaN before everything, then the larger, of equals the lower
+// token. Associative and commutative but for a NaN's bits, so no result depends on who meets whom.
+constexpr BestLogit better(BestLogit a, BestLogit b) {
+  if (a.value != a.value) return {a.value, -1};
+  if (b.value != b.value) return {b.value, -1};
+  if (b.token < 0) return a;
+  const bool first_of_equals = b.value == a.value && b.token < a.token;
+  return a.token < 0 || b.value > a.value || first_of_equals ? b : a;
+}
 // The best of row `row` over shards [ranks, rows], on the host: how every device merges.
 BestLogit merged_best(const BestLogit* shards, std::int64_t ranks, std::int64_t rows, std::int64_t row);
 

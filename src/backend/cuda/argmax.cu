@@ -12,15 +12,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
-// NaN before everything, then the larger, of equals the lower token. Associative and without ties between
-// different tokens, so no result depends on how threads meet.
-__device__ __forceinline__ BestLogit better(BestLogit a, BestLogit b) {
-  if (isnan(a.value) || isnan(b.value)) return {NAN, -1};
-  if (b.token < 0) return a;
-  if (a.token < 0 || b.value > a.value || (b.value == a.value && b.token < a.token)) return b;
-  return a;
-}
-
 __device__ __forceinline__ BestLogit better_of_warp(BestLogit mine) {
   for (int step = 16; step > 0; step /= 2) {
     mine = better(mine, {__shfl_xor_sync(0xffffffffU, mine.value, step),
