@@ -32,6 +32,17 @@ __device__ __forceinline__ float widen_fp8(std::uint8_t bits) {
   return __half2float(half);
 }
 
+__device__ __forceinline__ float silu(float x) { return x / (1.0F + expf(-x)); }
+
+// A pair of values turned by an angle with cosine c and sine s; the results may lie where the values do.
+template <class T>
+__device__ __forceinline__ void rotate_pair(const T& x, const T& y, float c, float s, T& to_x, T& to_y) {
+  const float a = widen(x);
+  const float b = widen(y);
+  to_x = narrow<T>(a * c - b * s);
+  to_y = narrow<T>(a * s + b * c);
+}
+
 // Rows of a tensor as a kernel sees them.
 template <class T>
 struct Rows {

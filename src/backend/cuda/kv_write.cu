@@ -72,14 +72,6 @@ struct RotaryAngles {
   std::int32_t pairs;
 };
 
-template <class T>
-__device__ void rotate_pair(const T* from, T* to, float c, float s) {
-  const float a = widen(from[0]);
-  const float b = widen(from[1]);
-  to[0] = narrow<T>(a * c - b * s);
-  to[1] = narrow<T>(a * s + b * c);
-}
-
 // Block (token, 0) makes and writes the token's row, blocks (token, 1) and on rotate its queries.
 template <class T, KvFormat F>
 __global__ void store_mla_kernel(Rows<T> latent, std::int32_t width, Rows<T> rope_key, Rows<T> q_rope,
@@ -95,8 +87,8 @@ __global__ void store_mla_kernel(Rows<T> latent, std::int32_t width, Rows<T> rop
   const bool is_inside = position >= 0 && position < angles.positions;  // else a padded row: left as it is
   const auto rotate = [&](const T* from, T* to, std::int32_t pair) {
     const std::int64_t at = (is_inside ? position : 0) * angles.pairs + pair;
-    rotate_pair(from + 2 * pair, to + 2 * pair, is_inside ? angles.cos[at] : 1.0F,
-                is_inside ? angles.sin[at] : 0.0F);
+    rotate_pair(from[2 * pair], from[2 * pair + 1], is_inside ? angles.cos[at] : 1.0F,
+                is_inside ? angles.sin[at] : 0.0F, to[2 * pair], to[2 * pair + 1]);
   };
   if (blockIdx.y > 0) {
     const std::int32_t i = static_cast<std::int32_t>(blockIdx.y - 1) * kThreads + thread;

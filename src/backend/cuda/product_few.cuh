@@ -12,8 +12,6 @@
 
 namespace tessera::cuda {
 
-__device__ __forceinline__ float silu(float x) { return x / (1.0F + expf(-x)); }
-
 // Which rows of x a block has, from its list or from its place in the grid.
 __device__ __forceinline__ bool find_item(const Product& p, int x_tile, ProductItem& item) {
   if (p.items != nullptr) {

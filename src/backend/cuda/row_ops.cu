@@ -132,7 +132,7 @@ __global__ void silu_mul_kernel(Rows<T> gate_up, Rows<T> out, std::int64_t cols)
   const std::int64_t row = blockIdx.y;
   if (col >= cols) return;
   const float gate = widen(gate_up.row(row)[col]);
-  out.row(row)[col] = narrow<T>(gate / (1.0F + expf(-gate)) * widen(gate_up.row(row)[col + cols]));
+  out.row(row)[col] = narrow<T>(silu(gate) * widen(gate_up.row(row)[col + cols]));
 }
 
 // Unit: the widest that divides every row's start and length.
@@ -163,10 +163,7 @@ __global__ void rope_kernel(Rows<T> x, std::int64_t heads, std::int64_t head_str
   T* second = interleaved ? first + 1 : first + pairs;
   const float c = cos[position * pairs + pair];
   const float s = sin[position * pairs + pair];
-  const float a = widen(*first);
-  const float b = widen(*second);
-  *first = narrow<T>(a * c - b * s);
-  *second = narrow<T>(a * s + b * c);
+  rotate_pair(*first, *second, c, s, *first, *second);
 }
 
 constexpr std::int64_t kMostGridRows = 65535;
