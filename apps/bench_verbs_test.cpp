@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/scratch_folder.h"
 #include "bench_collectives.h"
 #include "bench_gate.h"
 #include "bench_mla.h"
@@ -51,7 +52,7 @@ class BenchVerbs : public ::testing::Test {
     return std::filesystem::exists(folder_.path() / "plots" / (name + ".svg"));
   }
 
-  synthetic::TemporaryFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(BenchVerbs, Gate) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/synthetic_checkpoint.h"
 #include "server/record/recorded_request.h"
 #include "server/server.h"
@@ -56,7 +57,7 @@ class ReplayCommand : public ::testing::Test {
     std::ofstream(folder_.path() / name) << to_json(record);
   }
 
-  synthetic::TemporaryFolder folder_;
+  ScratchFolder folder_;
   Tokenizer tokenizer_;
   ReadyState ready_;
   std::mutex mutex_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/synthetic_checkpoint.h"
 #include "model/rope.h"
@@ -122,7 +123,7 @@ struct Case {
 class DenseModel : public testing::TestWithParam<Case> {};
 
 TEST_P(DenseModel, LogitsAreTheFormulasInPrefillAndDecodeOnAnyRanks) {
-  const synthetic::TemporaryFolder folder;
+  const ScratchFolder folder;
   synthetic::Model model;
   model.config = GetParam().config;
   const auto config = parse_model_config(model.config, "config.json");

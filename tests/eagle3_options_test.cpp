@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/scratch_folder.h"
 #include "checkpoint/synthetic_checkpoint.h"
 #include "model/draft.h"
 #include "model/rope.h"
@@ -138,7 +139,7 @@ class Reference {
   Row feedback_;
 };
 
-Checkpoint write_model(const synthetic::TemporaryFolder& folder, const std::string& json) {
+Checkpoint write_model(const ScratchFolder& folder, const std::string& json) {
   const auto config = parse_model_config(json, "config.json");
   TS_CHECK(config.ok(), config.error().message());
   synthetic::Model model;
@@ -162,7 +163,7 @@ std::string draft_config(const Options& options) {
 }
 
 void expect_reference(const Options& options) {
-  const synthetic::TemporaryFolder target_folder, draft_folder;
+  const ScratchFolder target_folder, draft_folder;
   const Checkpoint target_checkpoint = write_model(target_folder, std::string(synthetic::kSmallConfig) + "}");
   const Checkpoint draft_checkpoint = write_model(draft_folder, draft_config(options));
   const auto backend = make_cpu_backend({.threads = 1});
@@ -227,7 +228,7 @@ TEST(Eagle3Options, EveryCombinationIsTheFormulas) {
 }
 
 TEST(Eagle3Options, ADraftThatBorrowsFromAWiderTargetIsRefused) {
-  const synthetic::TemporaryFolder target_folder, draft_folder;
+  const ScratchFolder target_folder, draft_folder;
   const Checkpoint target_checkpoint = write_model(target_folder, std::string(synthetic::kSmallConfig) + "}");
   std::string json = draft_config({});
   json.replace(json.find("\"hidden_size\":160"), 17, "\"target_hidden_size\":160,\"hidden_size\":64");

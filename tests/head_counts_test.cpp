@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/synthetic_checkpoint.h"
 #include "support/scheduled_model.h"
 
@@ -42,7 +43,7 @@ class HeadCounts : public testing::TestWithParam<Heads> {};
 // A prompt in several chunks, cut within blocks, then decode steps.
 TEST_P(HeadCounts, GiveTheLogitsAndTokensOfOneRank) {
   const auto [on_a_rank, ranks, dcp_ranks] = GetParam();
-  const synthetic::TemporaryFolder folder;
+  const ScratchFolder folder;
   write_model(folder.path(), on_a_rank * ranks);
   std::vector<std::int32_t> prompt;
   for (std::int32_t i = 0; i < 75; ++i) prompt.push_back(8 + i * 11 % 40);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/synthetic_checkpoint.h"
 #include "support/tiny_model.h"
 
@@ -39,7 +40,7 @@ std::int64_t evict(const std::filesystem::path& folder) {
 }
 
 TEST(Loading, ReadsEachByteOnceForAllRanksOfAHost) {
-  const synthetic::TemporaryFolder folder;
+  const ScratchFolder folder;
   std::filesystem::copy(std::string(TESSERA_SOURCE_DIR) + "/models/tessera-tiny", folder.path(),
                         std::filesystem::copy_options::recursive);
   for (const auto& [ranks, expert_parallel] :

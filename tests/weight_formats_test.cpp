@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/synthetic_checkpoint.h"
 #include "support/sequence_driver.h"
@@ -47,7 +48,7 @@ std::vector<std::vector<float>> logits_of(const std::filesystem::path& folder,
 class WeightFormats : public testing::TestWithParam<WeightFormat> {};
 
 TEST_P(WeightFormats, GiveTheLogitsOfTheirValues) {
-  const synthetic::TemporaryFolder folder;
+  const ScratchFolder folder;
   synthetic::Model model;
   const auto config = parse_model_config(model.config, "config.json");
   ASSERT_TRUE(config.ok());
@@ -57,7 +58,7 @@ TEST_P(WeightFormats, GiveTheLogitsOfTheirValues) {
   const auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message();
 
-  const synthetic::TemporaryFolder twin_folder;
+  const ScratchFolder twin_folder;
   synthetic::Model twin;
   twin.files["model.safetensors"] = widened(*checkpoint, tensors);
   twin.write(twin_folder.path());

@@ -11,14 +11,13 @@
 #include <map>
 #include <thread>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/synthetic_checkpoint.h"
 
 namespace tessera {
 namespace {
-
-using synthetic::TemporaryFolder;
 
 struct HollowTensor {
   std::string name;
@@ -101,7 +100,7 @@ std::size_t write_kimi(const std::filesystem::path& folder) {
 }
 
 void open_kimi_k26(benchmark::State& state) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::size_t tensors = write_kimi(folder.path());
   TS_CHECK(tensors == 208'550, tensors);
   for (auto _ : state) {
@@ -118,7 +117,7 @@ BENCHMARK(open_kimi_k26)
     ->UseRealTime();
 
 void headers_of_kimi_k26(benchmark::State& state) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_kimi(folder.path());
   for (auto _ : state) {
     auto files = TensorFiles::open(folder.path());
@@ -144,7 +143,7 @@ BENCHMARK(inspect_config_of_kimi_k26)->Name("inspect/kimi-k2.6/config")->Unit(be
 void read_weights(benchmark::State& state) {
   constexpr std::size_t kBytes = std::size_t{512} << 20;
   constexpr std::size_t kPieces = 64;
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const auto path = folder.path() / "weights";
   {
     std::vector<std::uint64_t> block((std::size_t{16} << 20) / 8);

@@ -7,13 +7,13 @@
 #include <fstream>
 #include <map>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/synthetic_checkpoint.h"
 
 namespace tessera {
 namespace {
 
 using synthetic::Model;
-using synthetic::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -41,7 +41,7 @@ Model small_model(const synthetic::FormatOf& format_of = bf16) {
 }
 
 Result<Checkpoint> open(const Model& model) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   model.write(folder.path());
   return Checkpoint::open(folder.path());  // the maps outlive the files' names
 }
@@ -152,7 +152,7 @@ TEST(CheckpointFolder, ShardsWithAndWithoutIndexGiveTheSameWeights) {
 }
 
 TEST(CheckpointFolder, FileThatTheIndexNamesButNobodySentIsNamed) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   in_three_files(true).write(folder.path());
   std::filesystem::remove(folder.path() / "part-1.safetensors");
   const auto checkpoint = Checkpoint::open(folder.path());
@@ -163,7 +163,7 @@ TEST(CheckpointFolder, FileThatTheIndexNamesButNobodySentIsNamed) {
 
 TEST(CheckpointFolder, IndexAndFilesMustAgree) {
   const auto with_index = [](const std::string& map) {
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     small_model().write(folder.path());
     synthetic::write_file(folder.path() / "model.safetensors.index.json", R"({"weight_map":{)" + map + "}}");
     return Checkpoint::open(folder.path()).error();
@@ -185,7 +185,7 @@ TEST(CheckpointFolder, IndexAndFilesMustAgree) {
 }
 
 TEST(CheckpointFolder, EmptyAndAbsentFoldersSaySo) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   EXPECT_EQ(Checkpoint::open(folder.path() / "nothing").error().kind, ErrorKind::kNotFound);
   EXPECT_THAT(Checkpoint::open(folder.path()).error().message(), HasSubstr("config.json"));
   synthetic::write_file(folder.path() / "config.json", small_model().config);
@@ -388,7 +388,7 @@ TEST(CheckpointDefect, MisTypedTensor) {
 }
 
 TEST(CheckpointDefect, TruncatedFileAtEveryLength) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   small_model().write(folder.path());
   const auto size = std::filesystem::file_size(folder.path() / kFile);
   for (std::uintmax_t length = size; length-- > 0;

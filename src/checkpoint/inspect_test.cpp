@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/synthetic_checkpoint.h"
 
 namespace tessera {
@@ -115,7 +116,7 @@ TEST(InspectModel, TakesFoldersWithAndWithoutWeightsAndConfigFiles) {
   const auto tiny = inspect_model(models() / "tessera-tiny");
   ASSERT_TRUE(tiny) << tiny.error().message();
   EXPECT_TRUE(tiny->from_files);
-  const synthetic::TemporaryFolder folder;
+  const ScratchFolder folder;
   std::filesystem::copy_file(models() / "configs" / "kimi-k2.6.json", folder.path() / "config.json");
   for (const auto& path : {folder.path(), models() / "configs" / "kimi-k2.6.json"}) {
     const auto config = inspect_model(path);
@@ -129,7 +130,7 @@ TEST(InspectModel, TakesFoldersWithAndWithoutWeightsAndConfigFiles) {
 
 // A missing tensor is kNotFound too; it must not pass for a folder without weights.
 TEST(InspectModel, IncompleteWeightsAreAnErrorNotAReportOfTheConfig) {
-  const synthetic::TemporaryFolder folder;
+  const ScratchFolder folder;
   std::filesystem::copy_file(models() / "configs" / "kimi-k2.6.json", folder.path() / "config.json");
   synthetic::write_file(folder.path() / "model.safetensors", synthetic::safetensors("{}", ""));
   const auto inspection = inspect_model(folder.path());

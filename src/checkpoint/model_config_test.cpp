@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/scratch_folder.h"
 #include "checkpoint/synthetic_checkpoint.h"
 
 namespace tessera {
@@ -240,7 +241,7 @@ TEST(ModelConfig, QuantisationOtherThanOursIsRefusedByName) {
 }
 
 TEST(ModelConfig, StaleQuantisationBesideModelOptIsRefused) {
-  const synthetic::TemporaryFolder folder;
+  const ScratchFolder folder;
   synthetic::write_file(folder.path() / "config.json", small().dump());
   EXPECT_TRUE(read_model_config(folder.path()));
   synthetic::write_file(folder.path() / "hf_quant_config.json", R"({"quantization":{"quant_algo":"NVFP4"}})");

@@ -1,7 +1,6 @@
 // For tests and benchmarks: writes small or hollow model folders, right ones and broken ones.
 #pragma once
 
-#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -19,26 +18,6 @@
 #include "checkpoint/parameters.h"
 
 namespace tessera::synthetic {
-
-// A folder that is gone at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tessera-XXXXXX").string();
-    TS_CHECK(::mkdtemp(pattern.data()) != nullptr, pattern);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline void write_file(const std::filesystem::path& path, std::string_view text) {
   std::ofstream file(path, std::ios::binary);

@@ -3,12 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <string>
 
-#include "base/check.h"
+#include "base/scratch_folder.h"
 
 namespace tessera::doctor {
 namespace {
@@ -18,20 +17,7 @@ using testing::ElementsAre;
 
 class MadeUpMachine : public testing::Test {
  protected:
-  MadeUpMachine() {
-    std::string pattern = (fs::temp_directory_path() / "tessera-doctor-XXXXXX").string();
-    TS_CHECK(::mkdtemp(pattern.data()) != nullptr, pattern);
-    root_ = pattern;
-  }
-  ~MadeUpMachine() override {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
-  }
-
-  void write(const fs::path& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path, std::ios::binary) << text;
-  }
+  void write(const fs::path& path, const std::string& text) { folder_.write(path.string(), text); }
   // `place`: below the root complex, "0000:00:01.0/0000:01:00.0".
   fs::path device(const std::string& place, const std::string& kind, const std::string& vendor = "0x10de") {
     const fs::path folder = "sys/devices/pci0000:00/" + place;
@@ -53,7 +39,8 @@ class MadeUpMachine : public testing::Test {
     return bytes;
   }
 
-  fs::path root_;
+  const ScratchFolder folder_;
+  const fs::path& root_ = folder_.path();
 };
 
 TEST_F(MadeUpMachine, AnEmptyFolderIsAMachineWithoutAnything) {

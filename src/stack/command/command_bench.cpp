@@ -8,9 +8,10 @@
 #include <fstream>
 #include <iostream>
 
+#include "base/scratch_folder.h"
 #include "stack/command/typed.h"
 #include "stack/git/repository.h"
-#include "stack/git/scratch_folder.h"
+#include "stack/git/run_command.h"
 #include "stack/object/digest.h"
 
 namespace tessera::stack {

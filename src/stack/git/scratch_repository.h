@@ -15,7 +15,8 @@
 #endif
 #endif
 
-#include "stack/git/scratch_folder.h"
+#include "base/scratch_folder.h"
+#include "stack/git/run_command.h"
 
 namespace tessera::stack {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "stack/git/scratch_folder.h"
+#include "base/scratch_folder.h"
 
 namespace tessera::stack {
 namespace {

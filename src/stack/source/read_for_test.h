@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "stack/git/scratch_folder.h"
+#include "base/scratch_folder.h"
+#include "stack/git/run_command.h"
 #include "stack/source/source.h"
 #include "stack/source/test_archive.h"
 
