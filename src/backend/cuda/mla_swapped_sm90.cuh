@@ -126,24 +126,6 @@ struct SwappedPlace {
   __device__ std::uint32_t raised(int parity) const { return base + C::kRaised + 4 * parity; }
 };
 
-// Walks the stages, one a tile: which, and the phase of its barriers.
-template <int kStages>
-struct Ring {
-  static constexpr bool kBinary = (kStages & (kStages - 1)) == 0;  // then the number of tiles tells both
-  std::uint32_t done = 0;                                          // tiles of all pieces
-  std::uint32_t at = 0;
-  std::uint32_t turn = 0;
-  __device__ __forceinline__ int stage() const { return static_cast<int>(kBinary ? done % kStages : at); }
-  __device__ __forceinline__ std::uint32_t phase() const { return kBinary ? done / kStages & 1 : turn; }
-  __device__ __forceinline__ void advance() {
-    ++done;
-    if (!kBinary && ++at == kStages) {
-      at = 0;
-      turn ^= 1;
-    }
-  }
-};
-
 enum SwappedNamed : int { kScorers = 1, kMultipliers = 2 };
 
 }  // namespace tessera::cuda::sm90

@@ -33,7 +33,7 @@ struct ManyOperand<WeightFormat::kBF16> {
 // sum = W[64 rows of warpgroup `group`] x[kN rows]^T, both from shared memory.
 template <int kN>
 __device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRing<WeightFormat::kBF16>& ring,
-                                              RingPlace& at, int loads, int group,
+                                              ManyPlace<WeightFormat::kBF16>& at, int loads, int group,
                                               ManyOperand<WeightFormat::kBF16>&) {
   using S = ManyShape<WeightFormat::kBF16>;
   constexpr int kPiece = 128;  // 8 rows x 16 bytes
@@ -42,11 +42,11 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRi
   int before = 0;
 #pragma unroll 1
   for (int load = 0; load < loads; ++load) {
-    barrier_wait(ring.full(at.stage), at.parity);
-    const std::uint64_t w =
-        wgmma_operand_pieces(ring.weights(at.stage) + static_cast<std::uint32_t>(group * 8 * S::kWeightBytes),
-                             kPiece, S::kWeightBytes);
-    const std::uint64_t x = wgmma_operand(ring.x(at.stage), 8 * 128, 16);
+    barrier_wait(ring.full(at.stage()), at.phase());
+    const std::uint64_t w = wgmma_operand_pieces(
+        ring.weights(at.stage()) + static_cast<std::uint32_t>(group * 8 * S::kWeightBytes), kPiece,
+        S::kWeightBytes);
+    const std::uint64_t x = wgmma_operand(ring.x(at.stage()), 8 * 128, 16);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < S::kCols / 16; ++k) {
@@ -57,8 +57,8 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRi
       wgmma_wait<1>();
       release(ring.empty(before));
     }
-    before = at.stage;
-    at.next<S::kStages>();
+    before = at.stage();
+    at.advance();
   }
   wgmma_wait<0>();
   pin(sum);
@@ -140,7 +140,7 @@ struct ManyOperand<WeightFormat::kInt4Group32> {
 // The same with W unpacked to registers. fp8: codes are multiplied exactly, and their scale meets the sum
 // over its 128 columns, in f32.
 template <int kN, WeightFormat F>
-__device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRing<F>& ring, RingPlace& at,
+__device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRing<F>& ring, ManyPlace<F>& at,
                                               int loads, int, ManyOperand<F>& operand) {
   using S = ManyShape<F>;
   using Type = typename ManyOperand<F>::Type;
@@ -159,10 +159,11 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRi
   };
 #pragma unroll 1
   for (int load = 0; load < loads; ++load) {
-    barrier_wait(ring.full(at.stage), at.parity);
-    const std::uint64_t x = wgmma_operand(ring.x(at.stage), 8 * 128, 16);
-    read_fragment(operand.w, ring.weights(at.stage) + static_cast<std::uint32_t>(2 * pair * S::kWeightBytes),
-                  ring.scales(at.stage) + static_cast<std::uint32_t>(2 * pair * S::kScaleBytes), lane);
+    barrier_wait(ring.full(at.stage()), at.phase());
+    const std::uint64_t x = wgmma_operand(ring.x(at.stage()), 8 * 128, 16);
+    read_fragment(operand.w,
+                  ring.weights(at.stage()) + static_cast<std::uint32_t>(2 * pair * S::kWeightBytes),
+                  ring.scales(at.stage()) + static_cast<std::uint32_t>(2 * pair * S::kScaleBytes), lane);
     std::uint32_t a[2][2][4];  // of this step and the next
     operand.unpack(0, a[0]);
 #pragma unroll
@@ -179,7 +180,7 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRi
       }
     }
     wgmma_wait<0>();
-    release(ring.empty(at.stage));
+    release(ring.empty(at.stage()));
     if constexpr (kScalesAfter) {
       pin(part);
 #pragma unroll
@@ -187,7 +188,7 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[kN / 2], const ManyRi
         sum[i] += (i % 4 < 2 ? operand.w.scale_low : operand.w.scale_high) * part[i];
       }
     }
-    at.next<S::kStages>();
+    at.advance();
   }
   pin(sum);
 }

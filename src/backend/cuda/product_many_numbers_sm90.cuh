@@ -60,18 +60,8 @@ struct ManyShape : ManyNumbers<F> {
   static_assert(kSharedBytes <= 227 * 1024, "what a block of Hopper can have");
 };
 
-// A stage of the ring and the parity of its turn.
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  template <int kStages>
-  __device__ __forceinline__ void next() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
+template <WeightFormat F>
+using ManyPlace = Ring<ManyShape<F>::kStages>;  // where a role is in it
 
 template <WeightFormat F>
 struct ManyRing {

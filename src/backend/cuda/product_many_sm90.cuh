@@ -28,7 +28,7 @@ template <WeightFormat F>
 __device__ __forceinline__ void ask_for_tiles(const Product& p, const ManyMaps& maps, const ManyPlan& plan,
                                               int tiles, const ManyRing<F>& ring) {
   using S = ManyShape<F>;
-  RingPlace at;
+  ManyPlace<F> at;
   const LoadRange loads = load_range(plan);
   for (int tile = first_tile(plan); tile < tiles; tile += tile_step(plan)) {
     const ManyTile t = many_tile(p, plan, tile);
@@ -38,29 +38,29 @@ __device__ __forceinline__ void ask_for_tiles(const Product& p, const ManyMaps& 
     const auto bytes =
         static_cast<std::uint32_t>(boxes * S::kHalves * S::kBoxBytes + S::kWeights + S::kScales);
     for (int load = loads.first; load < loads.end; ++load) {
-      const std::uint32_t full = ring.full(at.stage);
-      barrier_wait(ring.empty(at.stage), at.parity ^ 1);
+      const std::uint32_t full = ring.full(at.stage());
+      barrier_wait(ring.empty(at.stage()), at.phase() ^ 1);
       barrier_expect(full, bytes);
-      copy_box(ring.weights(at.stage), &maps.weight, full, load * (S::kWeightBytes / 4), 0, pair,
+      copy_box(ring.weights(at.stage()), &maps.weight, full, load * (S::kWeightBytes / 4), 0, pair,
                t.item.matrix);
       if constexpr (S::kScaleBytes > 0) {
-        copy_box(ring.scales(at.stage), &maps.scale, full, load * (S::kScaleBytes / 4), 0, pair,
+        copy_box(ring.scales(at.stage()), &maps.scale, full, load * (S::kScaleBytes / 4), 0, pair,
                  t.item.matrix);
       }
       for (int half = 0; half < S::kHalves; ++half) {
         for (int box = 0; box < boxes; ++box) {
-          copy_box(ring.x(at.stage) + static_cast<std::uint32_t>(half * S::kHalfBytes + box * S::kBoxBytes),
+          copy_box(ring.x(at.stage()) + static_cast<std::uint32_t>(half * S::kHalfBytes + box * S::kBoxBytes),
                    &maps.x, full, load * S::kCols + half * 64, t.item.first + box * S::kBoxRows, x_matrix, 0);
         }
       }
-      at.next<S::kStages>();
+      at.advance();
     }
   }
 }
 
 template <WeightFormat F, int kN>
 __device__ __forceinline__ void make_tile(const Product& p, const ManyPlan& plan, const ManyTile& tile,
-                                          const ManyRing<F>& ring, RingPlace& at, int group,
+                                          const ManyRing<F>& ring, ManyPlace<F>& at, int group,
                                           ManyOperand<F>& operand) {
   float sum[kN / 2];
   const LoadRange loads = load_range(plan);
@@ -75,7 +75,7 @@ __device__ __forceinline__ void make_tile(const Product& p, const ManyPlan& plan
 template <WeightFormat F>
 __device__ __forceinline__ void make_tiles(const Product& p, const ManyPlan& plan, int tiles,
                                            const ManyRing<F>& ring, int group) {
-  RingPlace at;
+  ManyPlace<F> at;
   int tile = first_tile(plan);
   if (tile >= tiles) return;
   ManyOperand<F> operand(p.weight);

@@ -46,6 +46,24 @@ __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity)
   }
 }
 
+// --- a ring of stages, walked one after the other: which, and the phase of its barriers
+template <int kStages>
+struct Ring {
+  static constexpr bool kBinary = (kStages & (kStages - 1)) == 0;  // then the number walked tells both
+  std::uint32_t done = 0;                                          // stages walked
+  std::uint32_t at = 0;
+  std::uint32_t turn = 0;
+  __device__ __forceinline__ int stage() const { return static_cast<int>(kBinary ? done % kStages : at); }
+  __device__ __forceinline__ std::uint32_t phase() const { return kBinary ? done / kStages & 1 : turn; }
+  __device__ __forceinline__ void advance() {
+    ++done;
+    if (!kBinary && ++at == kStages) {
+      at = 0;
+      turn ^= 1;
+    }
+  }
+};
+
 // --- named barriers: `threads` threads meet; arriving does not wait
 __device__ inline void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
