@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_backend.h"
 #ifdef TESSERA_HAS_CUDA
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_card.h"
 #endif
 #ifdef TESSERA_HAS_NCCL
 #include "comm/nccl/nccl_communicator.h"

@@ -13,6 +13,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/test_data.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_card.h"
 
 namespace tessera::test {
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_card.h"
 #include "support/sequence_driver.h"
 #include "verify/comparison.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_card.h"
 #include "base/test_seed.h"
 #include "comm/nccl/nccl_communicator.h"
 #include "comm/peer/peer_communicator.h"

@@ -9,6 +9,7 @@
 #include "backend/cuda/argmax.h"
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_runner.h"
+#include "backend/cuda/cuda_card.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/growing_scratch.h"
@@ -29,12 +30,6 @@ namespace {
 Stream make_stream_on(int device) {
   TS_CUDA(cudaSetDevice(device));
   return make_stream();
-}
-
-std::string device_name(int device) {
-  cudaDeviceProp properties{};
-  TS_CUDA(cudaGetDeviceProperties(&properties, device));
-  return properties.name;
 }
 
 void check_shape(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
@@ -64,7 +59,7 @@ class GraphRecording final : public Recording {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const CudaOptions& options)
+  CudaBackend(const CudaOptions& options, const std::string& card)
       : options_(options),
         stream_(make_stream_on(options.device)),
         side_(make_stream_on(options.device)),
@@ -74,7 +69,7 @@ class CudaBackend final : public Backend {
         hopper_(traits_.capability == 90 && !options.portable
                     ? std::optional<ManyDevice>(many_device(traits_.multiprocessors))
                     : std::nullopt),
-        name_("cuda:" + std::to_string(options.device) + " (" + device_name(options.device) +
+        name_("cuda:" + std::to_string(options.device) + " (" + card +
               (options.exact ? ", f32)" : ", bf16)")),
         wait_(options.device, stream_.get(), options.patience),
         weights_(stream_.get(), {.keep_f32 = options.exact, .readers = options.load_threads}),
@@ -491,50 +486,10 @@ class CudaBackend final : public Backend {
 }  // namespace
 }  // namespace cuda
 
-int cuda_device_count() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess) return 0;
-  return count;
-}
-
-Result<CudaCard> cuda_card(int device) {
-  const std::string where = "cuda:" + std::to_string(device);
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess) {
-    return Error{ErrorKind::kUnavailable, where,
-                 std::string("no GPU can be used: ") + cudaGetErrorString(status) +
-                     ". Check nvidia-smi, or use --device cpu."};
-  }
-  if (device < 0 || device >= count) {
-    return Error{ErrorKind::kNotFound, where,
-                 "there are " + std::to_string(count) + " GPUs, counted from 0."};
-  }
-  try {
-    const cuda::DeviceTraits traits = cuda::traits_of(device);
-    if (traits.capability < 80) {
-      return Error{ErrorKind::kUnsupported, where,
-                   "has compute capability " + std::to_string(traits.capability / 10) + "." +
-                       std::to_string(traits.capability % 10) + "; 8.0 or newer is needed."};
-    }
-    std::size_t free = 0;
-    std::size_t total = 0;
-    TS_CUDA(cudaSetDevice(device));
-    TS_CUDA(cudaMemGetInfo(&free, &total));
-    return CudaCard{.name = cuda::device_name(device),
-                    .total_bytes = static_cast<std::int64_t>(total),
-                    .free_bytes = static_cast<std::int64_t>(free),
-                    .multiprocessors = traits.multiprocessors,
-                    .capability = traits.capability};
-  } catch (const cuda::DeviceError& error) {
-    return Error{ErrorKind::kUnavailable, where, error.what()};
-  }
-}
-
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
   TS_TRY(const CudaCard card, cuda_card(options.device));
   try {
-    return std::unique_ptr<Backend>(std::make_unique<cuda::CudaBackend>(options));
+    return std::unique_ptr<Backend>(std::make_unique<cuda::CudaBackend>(options, card.name));
   } catch (const cuda::DeviceError& error) {
     return Error{ErrorKind::kUnavailable, "cuda:" + std::to_string(options.device), error.what()};
   }

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
-#include <string>
 
 #include "backend/backend.h"
 #include "base/result.h"
@@ -30,19 +28,6 @@ struct CudaOptions {
   // peer that does not come would keep it for ever.
   std::chrono::milliseconds patience{0};
 };
-
-// GPUs that can be used; 0 without a driver.
-int cuda_device_count();
-
-struct CudaCard {
-  std::string name;
-  std::int64_t total_bytes = 0;
-  std::int64_t free_bytes = 0;  // now
-  int multiprocessors = 0;
-  int capability = 0;  // 90 for 9.0
-};
-// What is known of a device without using it; an error where it cannot be used.
-Result<CudaCard> cuda_card(int device);
 
 // Fails where there is no such device, no driver, or one too old.
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_card.h"
 #include "backend/cuda/device.h"
 #include "bench/step/ceilings.h"
 #include "bench/weights/pinned_copy.h"
